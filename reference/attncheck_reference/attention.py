@@ -1,0 +1,129 @@
+"""Attention in small named steps: project, split, score, scale, mask, softmax, dropout, mix, merge, output.
+
+Vaswani et al. 2017, "Attention Is All You Need", equation 1 and section 3.2.2; grouped queries after Ainslie et
+al. 2023, "GQA", section 2.2. Nothing is fused and nothing is clever: this is the code that others are held against.
+
+N batch, T queries, S keys, D width, h heads, g key/value heads, d head width of queries and keys, e of values
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from attncheck_reference.masks import CORNERS, DEAD_ROWS, check_allowed, check_bias, combined, pattern
+
+
+class DotProductAttention(nn.Module):
+    """softmax(q k^T / sqrt(d)) v for heads that are already split.
+
+    causal: query t sees keys up to t (`corner="top-left"`) or up to t + S - T (`"bottom-right"`).
+    window: (L, R), query t sees keys t+L .. t+R.  scale: factor of the scores, 1/sqrt(d) where None.
+    dead_rows: what a query without an allowed key gives: "refuse" (ValueError), "nan", "zero" or "uniform".
+    """
+
+    def __init__(
+        self,
+        heads: int,
+        kv_heads: int | None = None,
+        *,
+        causal: bool = False,
+        corner: str = "top-left",
+        window: tuple[int, int] | None = None,
+        scale: float | None = None,
+        dropout: float = 0.0,
+        dead_rows: str = "refuse",
+    ) -> None:
+        super().__init__()
+        kv_heads = heads if kv_heads is None else kv_heads
+        if heads < 1 or kv_heads < 1 or heads % kv_heads:
+            raise ValueError(f"heads={heads}, kv_heads={kv_heads}: expected both >= 1, heads a multiple of kv_heads")
+        if corner not in CORNERS:
+            raise ValueError(f"corner={corner!r}: expected one of {', '.join(CORNERS)}")
+        if dead_rows not in DEAD_ROWS:
+            raise ValueError(f"dead_rows={dead_rows!r}: expected one of {', '.join(DEAD_ROWS)}")
+        if not 0.0 <= dropout < 1.0:
+            raise ValueError(f"dropout={dropout}: expected 0 <= dropout < 1")
+        self.heads, self.kv_heads, self.factor, self.dead_rows = heads, kv_heads, scale, dead_rows
+        self.causal, self.corner, self.window = causal, corner, window
+        self.drop = nn.Dropout(dropout)
+
+    def forward(
+        self,
+        q_NhTd: Tensor,
+        k_NgSd: Tensor,
+        v_NgSe: Tensor,
+        allowed: Tensor | None = None,
+        bias: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Returns the output (N,h,T,e) and, if asked, the weights (N,h,T,S) before dropout.
+
+        allowed: bool, True = may attend, (T,S) or broadcastable to (N,h,T,S).
+        bias: float, broadcastable to (N,h,T,S), added to the scaled scores; -inf forbids.
+        """
+        self.check_split(q_NhTd, k_NgSd, v_NgSe)
+        mixed_NhTe, weights_NhTS = self.attend(q_NhTd, k_NgSd, v_NgSe, allowed, bias)
+        return mixed_NhTe, weights_NhTS if need_weights else None
+
+    def check_split(self, q_NhTd: Tensor, k_NgSd: Tensor, v_NgSe: Tensor) -> None:
+        N, g = q_NhTd.shape[0], self.kv_heads
+        for name, x, heads in (("q", q_NhTd, self.heads), ("k", k_NgSd, g), ("v", v_NgSe, g)):
+            if x.ndim != 4 or x.shape[:2] != (N, heads):
+                raise ValueError(f"{name}.shape={tuple(x.shape)}: expected ({N}, {heads}, length, head width)")
+            if 0 in x.shape:
+                raise ValueError(f"{name}.shape={tuple(x.shape)}: expected no empty axis")
+        if k_NgSd.shape[2] != v_NgSe.shape[2]:
+            raise ValueError(f"k has {k_NgSd.shape[2]} positions, v {v_NgSe.shape[2]}: expected as many")
+
+    def attend(
+        self, q_NhTd: Tensor, k_NgSd: Tensor, v_NgSe: Tensor, allowed: Tensor | None, bias: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        k_NhSd, v_NhSe = self.spread(k_NgSd), self.spread(v_NgSe)
+        shape_NhTS = (q_NhTd.shape[0], self.heads, q_NhTd.shape[-2], k_NhSd.shape[-2])
+        check_allowed(allowed, shape_NhTS, q_NhTd.device)
+        check_bias(bias, shape_NhTS)
+        scores_NhTS = self.scale(self.score(q_NhTd, k_NhSd), q_NhTd.shape[-1])
+        if bias is not None:
+            scores_NhTS = scores_NhTS + bias.masked_fill(bias == -torch.inf, 0.0)
+        allowed = combined(self.pattern(*shape_NhTS[2:], q_NhTd.device), allowed, bias)
+        weights_NhTS = self.softmax(self.mask(scores_NhTS, allowed))
+        weights_NhTS = self.settle_dead_rows(weights_NhTS, allowed)
+        return self.mix(self.dropout(weights_NhTS), v_NhSe), weights_NhTS
+
+    def spread(self, x_NgSd: Tensor) -> Tensor:
+        """Query head i reads key/value head i // (h / g)."""
+        return x_NgSd.repeat_interleave(self.heads // self.kv_heads, dim=1)
+
+    def score(self, q_NhTd: Tensor, k_NhSd: Tensor) -> Tensor:
+        return q_NhTd @ k_NhSd.mT
+
+    def scale(self, scores_NhTS: Tensor, d: int) -> Tensor:
+        return scores_NhTS * (1 / math.sqrt(d) if self.factor is None else self.factor)
+
+    def pattern(self, T: int, S: int, device: torch.device) -> Tensor | None:
+        """The built-in mask (T,S), None where every key is in sight."""
+        return pattern(T, S, self.causal, self.corner, self.window, device)
+
+    def mask(self, scores_NhTS: Tensor, allowed: Tensor | None) -> Tensor:
+        return scores_NhTS if allowed is None else scores_NhTS.masked_fill(~allowed, -torch.inf)
+
+    def softmax(self, scores_NhTS: Tensor) -> Tensor:
+        return scores_NhTS.softmax(dim=-1)
+
+    def settle_dead_rows(self, weights_NhTS: Tensor, allowed: Tensor | None) -> Tensor:
+        """A softmax over nothing is 0/0; what stands there instead is a choice, so it has a name."""
+        dead = None if allowed is None else ~allowed.any(-1, keepdim=True)
+        if dead is None or self.dead_rows == "nan" or not bool(dead.any()):
+            return weights_NhTS
+        if self.dead_rows == "refuse":
+            row = [int(i) for i in dead.squeeze(-1).nonzero()[0]]
+            raise ValueError(f"allowed is all False in row {row}: every query needs a key, or pass dead_rows='zero'")
+        return weights_NhTS.masked_fill(dead, 0.0 if self.dead_rows == "zero" else 1 / weights_NhTS.shape[-1])
+
+    def dropout(self, weights_NhTS: Tensor) -> Tensor:
+        dropped_NhTS: Tensor = self.drop(weights_NhTS)
+        return dropped_NhTS
+
+    def mix(self, weights_NhTS: Tensor, v_NhSe: Tensor) -> Tensor:
+        return weights_NhTS @ v_NhSe

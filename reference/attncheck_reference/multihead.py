@@ -1,0 +1,103 @@
+"""Multi-head attention: project, split, attend, merge, output (Vaswani et al. 2017, section 3.2.2).
+
+N batch, T queries, S keys, D width, h heads, g key/value heads, d head width of queries and keys, e of values
+"""
+
+from typing import Any
+
+from torch import Tensor, nn
+
+from attncheck_reference.attention import DotProductAttention
+
+
+class MultiHeadAttention(DotProductAttention):
+    """Self- and cross-attention on (N,T,D), batch first.
+
+    width: D of the query.  key_width, value_width: of key and value, D where None.
+    head_width: d, D / heads where None.  value_head_width: e, d where None.
+    out_width: of the output, D where None.  output: False leaves out the output projection (width h * e).
+    bias: of the query, key and value projections.  out_bias: of the output projection, as `bias` where None.
+    The other keywords are those of `DotProductAttention`.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        kv_heads: int | None = None,
+        *,
+        key_width: int | None = None,
+        value_width: int | None = None,
+        head_width: int | None = None,
+        value_head_width: int | None = None,
+        out_width: int | None = None,
+        bias: bool = True,
+        out_bias: bool | None = None,
+        output: bool = True,
+        **attention: Any,
+    ) -> None:
+        super().__init__(heads, kv_heads, **attention)
+        if width < 1:
+            raise ValueError(f"width={width}: expected at least 1")
+        if head_width is None and width % heads:
+            raise ValueError(f"width={width} is not divisible by heads={heads}; give head_width= to set it apart")
+        d = width // heads if head_width is None else head_width
+        e = d if value_head_width is None else value_head_width
+        self.width = width
+        self.q = nn.Linear(width, heads * d, bias=bias)
+        self.k = nn.Linear(width if key_width is None else key_width, self.kv_heads * d, bias=bias)
+        self.v = nn.Linear(width if value_width is None else value_width, self.kv_heads * e, bias=bias)
+        out_width = width if out_width is None else out_width
+        out_bias = bias if out_bias is None else out_bias
+        self.o = nn.Linear(heads * e, out_width, bias=out_bias) if output else nn.Identity()
+
+    def forward(
+        self,
+        query_NTD: Tensor,
+        key_NSD: Tensor | None = None,
+        value_NSD: Tensor | None = None,
+        allowed: Tensor | None = None,
+        bias: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Returns the output (N,T,D) and, if asked, the weights (N,h,T,S) before dropout.
+
+        Without key: self-attention. Without value: the key is the memory, and serves as both.
+        """
+        key_NSD = query_NTD if key_NSD is None else key_NSD
+        value_NSD = key_NSD if value_NSD is None else value_NSD
+        self.check_inputs(query_NTD, key_NSD, value_NSD)
+        q_NTE, k_NSE, v_NSE = self.project(query_NTD, key_NSD, value_NSD)
+        q_NhTd, k_NgSd, v_NgSe = (
+            self.split(q_NTE, self.heads), self.split(k_NSE, self.kv_heads), self.split(v_NSE, self.kv_heads)
+        )  # fmt: skip
+        mixed_NhTe, weights_NhTS = self.attend(q_NhTd, k_NgSd, v_NgSe, allowed, bias)
+        return self.output(self.merge(mixed_NhTe)), weights_NhTS if need_weights else None
+
+    def check_inputs(self, query_NTD: Tensor, key_NSD: Tensor, value_NSD: Tensor) -> None:
+        named = (("query", query_NTD, self.q), ("key", key_NSD, self.k), ("value", value_NSD, self.v))
+        for name, x, linear in named:
+            if x.ndim != 3 or x.shape[-1] != linear.in_features:
+                raise ValueError(f"{name}.shape={tuple(x.shape)}: expected (N, length, {linear.in_features})")
+            if 0 in x.shape:
+                raise ValueError(f"{name}.shape={tuple(x.shape)}: expected no empty axis")
+            if x.shape[0] != query_NTD.shape[0]:
+                raise ValueError(f"{name}.shape={tuple(x.shape)}: expected batch {query_NTD.shape[0]}, as the query")
+        if key_NSD.shape[1] != value_NSD.shape[1]:
+            raise ValueError(f"key has {key_NSD.shape[1]} positions, value {value_NSD.shape[1]}: expected as many")
+
+    def project(self, query_NTD: Tensor, key_NSD: Tensor, value_NSD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.q(query_NTD), self.k(key_NSD), self.v(value_NSD)
+
+    def split(self, x_NTE: Tensor, heads: int) -> Tensor:
+        """Head i is made of the features i*d .. (i+1)*d of each token."""
+        N, T, E = x_NTE.shape
+        return x_NTE.view(N, T, heads, E // heads).transpose(1, 2)
+
+    def merge(self, mixed_NhTe: Tensor) -> Tensor:
+        N, h, T, e = mixed_NhTe.shape
+        return mixed_NhTe.transpose(1, 2).reshape(N, T, h * e)
+
+    def output(self, merged_NTE: Tensor) -> Tensor:
+        output_NTD: Tensor = self.o(merged_NTE)
+        return output_NTD
