@@ -1,0 +1,221 @@
+"""Meeting a class that nobody has described: build it, find out how it is called, and what it means.
+
+Nothing is guessed silently: what was observed stands in the conventions with its evidence.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attncheck.dropout import set_dropout
+from attncheck.spec import BadTarget, importing_code
+from attncheck.subject import MODES, Convention, Refused, copied, copied_module
+from attncheck_adapters.infer.code import call_code, canonical_masks
+from attncheck_adapters.infer.construct import Recipe, build
+from attncheck_adapters.infer.form import Form, form_of
+from attncheck_adapters.infer.layout import readings
+from attncheck_adapters.infer.probe import Probe, find_causality, find_layout, find_masks, find_output, find_weights
+from attncheck_adapters.infer.sizes import Sizes, sizes_of
+from attncheck_adapters.seeded import REDRAW, redraw_degenerate
+
+
+@dataclass
+class Inferred:
+    """The adapter of an inferred target. Its `call` is generated code, the same that a reproduction prints."""
+
+    target: Any
+    kind: str
+    form: Form
+    sizes: Sizes
+    built: str
+    imported: str | None  # code that imports the target as `Target`; None where only the object is known
+    recipe: Recipe | None
+    conventions: dict[str, Convention]
+    notes: list[str] = field(default_factory=list)
+    dtype: torch.dtype = torch.float32
+
+    def __post_init__(self) -> None:
+        self.widths = self.sizes.widths
+        self.heads, self.kv_heads = self.sizes.heads, self.sizes.kv_heads
+        self.masks = canonical_masks(self.form)
+        self.options = {"weights": (False, True)} if "weights" in self.form.names else {}
+        self.namespace = self.compiled()
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """Ways of calling it: what its arguments allow, less what was refused."""
+        found = self.form.sources() if self.kind == "attention" else ("memory", "separate")
+        if self.widths[0] != self.widths[1]:
+            found = tuple(s for s in found if s not in ("self", "clones"))
+        return found if self.form.extra.get("unequal", True) else tuple(s for s in found if s in ("self", "clones")) or found
+
+    @property
+    def module(self) -> nn.Module | None:
+        return self.target if isinstance(self.target, nn.Module) else None
+
+    def call(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, **options: Any) -> Any:
+        self.namespace["target"] = self.target
+        return self.namespace["call"](query, key, value, allowed, **options)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Inferred:
+        twin = copy.copy(self)
+        twin.target = copy.deepcopy(self.target, memo)
+        twin.namespace = self.compiled()
+        return twin
+
+    def compiled(self) -> dict[str, Any]:
+        """The generated call; what it cannot express is for us a refusal and for a reader of the script an error."""
+        namespace: dict[str, Any] = {"torch": torch, "NotImplementedError": Refused}
+        exec(call_code(self.form, self.heads), namespace)
+        return namespace
+
+    def weights(self) -> list[dict[str, Tensor]] | None:
+        """The ways in which the parameters can be read as projections, the likeliest first."""
+        if self.kind == "kernel":
+            return [{}]
+        return None if self.module is None else readings(self.module, self.sizes)
+
+    def with_dropout(self, p: float) -> Inferred | None:
+        twin: Inferred = copied(self)
+        twin.recipe = None if self.recipe is None else self.recipe.dropping(p)
+        if twin.recipe is not None:
+            twin.target = twin.recipe.make()
+            redraw_degenerate(twin.target)
+            return twin
+        return twin if set_dropout(twin.module, p) else None
+
+    @property
+    def source(self) -> Any:
+        """Code that imports and builds the target and defines `call`; None where the target was given as an object."""
+        if self.imported is None:
+            return None
+        built = "target = Target" if self.recipe is None else self.recipe.code
+        redraw = f"\n{REDRAW}\ntarget.eval()" if self.module is not None else ""
+        return lambda: f"{self.imported}\n{built}{redraw}\n\n\n{call_code(self.form, self.heads)}"
+
+
+def meet(
+    obj: Any, spec: str, init: dict[str, Any] | None, declare: dict[str, str], kind: str | None, config: Any
+) -> list[Inferred]:
+    """The configurations of an unknown target, each probed on its own."""
+    if kind not in (None, "attention", "kernel"):
+        raise BadTarget(f"target-kind={kind}: only attention and kernel can be inferred so far; give an adapter")
+    if is_kernel(obj, kind):
+        return [_kernel(obj, spec, declare)]
+    if isinstance(obj, nn.Module):
+        return [_attention(obj, spec, copied_module(obj), None, declare)]
+    return [_attention(obj, spec, target, recipe, declare) for recipe, target in build(obj, init, config)]
+
+
+def is_kernel(obj: Any, kind: str | None) -> bool:
+    """A plain function of queries, keys and values; another function is a factory."""
+    if kind is not None or inspect.isclass(obj) or isinstance(obj, nn.Module) or not inspect.isroutine(obj):
+        return kind == "kernel"
+    try:
+        names = form_of(obj, "").names
+    except BadTarget:
+        return False
+    return {"query", "key", "value"} <= set(names)
+
+
+def _attention(obj: Any, spec: str, target: Any, recipe: Recipe | None, declare: dict[str, str]) -> Inferred:
+    built = "the given instance" if recipe is None else recipe.text
+    if not callable(target):
+        raise BadTarget(f"{spec}({built}) made {type(target).__name__}, expected something to call")
+    notes = []
+    if isinstance(target, nn.Module):
+        redrawn = redraw_degenerate(target)
+        notes += [f"parameters that start degenerate were drawn anew: {', '.join(redrawn)}"] if redrawn else []
+        target.eval()
+    form = form_of(target.forward if isinstance(target, nn.Module) else target, spec)
+    sizes = sizes_of(target, {} if recipe is None else recipe.sizes())
+    dtype = getattr(torch, declare["dtype"]) if "dtype" in declare else torch.float32
+    probe = Probe(target, form, sizes.widths, None, dtype)
+    conventions = _probed(probe, spec, sizes.heads, declare, _named_causal(obj, recipe, form))
+    imported = None if recipe is None else importing_code(spec, obj)
+    adapter = Inferred(target, "attention", form, sizes, built, imported, recipe, conventions, notes, dtype)
+    adapter.modes = _modes(adapter)
+    return adapter
+
+
+def _kernel(obj: Any, spec: str, declare: dict[str, str]) -> Inferred:
+    form, sizes = form_of(obj, spec), Sizes((6, 6, 6), 4, 4)
+    probe = Probe(obj, form, sizes.widths, (4, 4), torch.float32)
+    conventions = _probed(probe, spec, 4, declare, None)
+    return Inferred(obj, "kernel", form, sizes, "a function", importing_code(spec, obj), None, conventions)
+
+
+def _probed(
+    probe: Probe, spec: str, heads: int, declare: dict[str, str], causal: Convention | None
+) -> dict[str, Convention]:
+    """All conventions, observed; what was declared stands, and decides how the target is called."""
+    found: dict[str, Convention] = {}
+    if "layout" in declare:
+        probe.form.layout = declare["layout"]
+    find_output(probe, spec)
+    if probe.heads is None and "layout" not in declare:
+        found["layout"] = find_layout(probe)
+        find_output(probe, spec)
+    elif probe.heads is not None:
+        found["layout"] = Convention("heads", "observed", "tensors of four axes (N,h,T,d)")
+    find_weights(probe)
+    _find_unequal(probe)
+    found |= find_masks(probe, heads, declare)
+    observed, window = find_causality(probe)
+    found["causal"] = causal or observed
+    if window is not None:
+        found["window"] = window
+    found["weights"] = _weights_kind(probe)
+    return found
+
+
+def _find_unequal(probe: Probe) -> None:
+    """Whether T != S is taken at all; a refusal is no fault."""
+    across = [s for s in probe.form.sources() if s in ("memory", "separate")]
+    probe.form.extra["unequal"] = not across or probe.output(probe.inputs(across[0])) is not None
+
+
+def _weights_kind(probe: Probe) -> Convention:
+    if probe.form.weights is None:
+        return Convention("none", "observed", "the result has no part of the shape of weights")
+    flag = probe.form.names.get("weights")
+    given = {} if flag is None else {flag: True}
+    result = probe.raw(probe.inputs(probe.form.sources()[0]), **given)
+    weights = eval(probe.form.weights, {"result": result, "given": given})
+    kind = "per-head" if weights.ndim == 4 else "averaged"
+    return Convention(kind, "observed", f"{probe.form.weights} has shape {tuple(weights.shape)}")
+
+
+def _named_causal(obj: Any, recipe: Recipe | None, form: Form) -> Convention | None:
+    """A class or flag called causal declares it, and so does a class called masked that takes no mask."""
+    flags = [] if recipe is None else recipe.causal_flags()
+    if flags:
+        return Convention("top-left", "declared", "by a flag of the constructor") if flags[0] else None
+    name = getattr(obj, "__name__", type(obj).__name__).lower()
+    masks = {"mask", "padding"} & set(form.names)
+    if "noncausal" not in name and ("causal" in name or ("masked" in name and not masks)):
+        return Convention("top-left", "declared", f"by the name {getattr(obj, '__name__', type(obj).__name__)}")
+    return None
+
+
+def _modes(adapter: Inferred) -> tuple[str, ...]:
+    """Training counts only where it draws nothing once dropout is 0."""
+    module = adapter.module
+    if module is None:
+        return MODES[:2]
+    set_dropout(module, 0.0)
+    probe = Probe(module, adapter.form, adapter.widths, None, adapter.dtype)
+    inputs = probe.inputs(adapter.form.sources()[0], S=5)
+    module.train()
+    outputs = []
+    for probe.seed in (0, 1):
+        outputs.append(probe.output(inputs))
+    module.eval()
+    same = outputs[0] is not None and outputs[1] is not None and torch.equal(outputs[0], outputs[1])
+    return MODES if same else MODES[:2]

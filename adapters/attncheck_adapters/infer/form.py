@@ -1,0 +1,58 @@
+"""How a target is called: which argument is what, in which layout, and what comes back.
+
+N batch, T queries, S keys, h heads
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from attncheck.spec import BadTarget
+from attncheck_adapters.infer.names import call_role
+
+
+@dataclass
+class Form:
+    """The call of a target. `masks` are found by probing; an encoding is allowed, blocked, additive or int."""
+
+    names: dict[str, str]  # role -> argument; query, key, value, memory, mask, padding, weights
+    layout: str = "batch-first"
+    output: str = "result"  # an expression on `result`
+    weights: str | None = None
+    masks: list[tuple[str, str, str]] = field(default_factory=list)  # (argument, native axes, encoding)
+    extra: dict[str, Any] = field(default_factory=dict)
+
+    def sources(self) -> tuple[str, ...]:
+        if "key" in self.names and "value" in self.names:
+            return ("self", "clones", "memory", "separate")
+        if "memory" in self.names or "key" in self.names:
+            return ("self", "memory") if "memory" in self.extra.get("optional", ()) else ("memory",)
+        return ("self",)
+
+
+def form_of(function: Callable[..., Any], label: str) -> Form:
+    """Read the roles off the argument names."""
+    names: dict[str, str] = {}
+    optional = []
+    parameters = [p for p in inspect.signature(function).parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    for parameter in parameters:
+        role = call_role(parameter.name)
+        required = parameter.default is inspect.Parameter.empty
+        if role is None and required and "query" not in names and parameter is parameters[0]:
+            role = "query"
+        if role is None or role in names:
+            if required:
+                raise BadTarget(
+                    f"calling {label}: argument {parameter.name!r} has no default and a name of unknown meaning; "
+                    f'describe the call by adapter = "pkg.testing:make" in [tool.attncheck.targets."{label}"]'
+                )
+            continue
+        names[role] = parameter.name
+        if not required:
+            optional.append(role)
+    if "query" not in names:
+        raise BadTarget(f"calling {label}: no argument of {[p.name for p in parameters]} is known to be the query")
+    return Form(names, extra={"optional": tuple(optional)})

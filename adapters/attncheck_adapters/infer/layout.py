@@ -1,0 +1,183 @@
+"""Reading the parameters of an unknown module as projections: every arrangement that the shapes allow.
+
+Which one is right is decided elsewhere, by parity of outputs. Canonical: q.weight (h*d, Dq), k.weight (g*d, Dk),
+v.weight (g*e, Dv), o.weight (Do, h*e), heads in blocks, and the biases with them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor, nn
+
+from attncheck_adapters.infer.sizes import Sizes
+
+ROLES = {
+    "q": re.compile(r"(^|[._])(w?_?q|.*quer(y|ies).*|.*to_?q|wq|.*q_?(proj|lin|linear|net|map|w|weight|matrix|layer|transform))\d?$"),
+    "k": re.compile(r"(^|[._])(w?_?k|.*keys?.*|.*to_?k|wk|.*k_?(proj|lin|linear|net|map|w|weight|matrix|layer|transform))\d?$"),
+    "v": re.compile(r"(^|[._])(w?_?v|.*val(ue)?s?.*|.*to_?v|wv|.*v_?(proj|lin|linear|net|map|w|weight|matrix|layer|transform))\d?$"),
+    "o": re.compile(r"(^|[._])(w?_?o|.*out.*|wo|.*c_proj|.*dense|.*fc\w*|.*merge\w*|.*combine\w*|.*unify\w*|proj|.*o_?(proj|lin|linear|net|w))\d?$"),
+}
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """One linear map: its weight as (out, in) and its bias."""
+
+    name: str
+    weight: Tensor
+    bias: Tensor | None = None
+
+
+def readings(module: nn.Module, sizes: Sizes) -> list[dict[str, Tensor]]:
+    """Canonical projections, the likeliest reading first; empty where the parameters are of another family."""
+    found: list[dict[str, Tensor]] = []
+    divisors = [g for g in range(sizes.heads, 0, -1) if sizes.heads % g == 0 and g != sizes.kv_heads]
+    for kv_heads in (sizes.kv_heads, *divisors):
+        grouped = replace(sizes, kv_heads=kv_heads)
+        for matrices in _collections(module, grouped):
+            if 1 <= len(matrices) <= 5:
+                found += [r for r in _arranged(matrices, grouped) if _fits(r, grouped)]
+    return found
+
+
+def _collections(module: nn.Module, sizes: Sizes) -> Iterator[list[Matrix]]:
+    """The linear maps of a module; and the same with numbered twins (one module a head) stacked into one."""
+    matrices = list(_matrices(module, sizes))
+    yield matrices
+    stacked = _stacked(matrices, sizes.heads)
+    if len(stacked) != len(matrices):
+        yield stacked
+
+
+def _matrices(module: nn.Module, sizes: Sizes) -> Iterator[Matrix]:
+    named = dict(module.named_parameters())
+    linear = {n for n, part in module.named_modules() if isinstance(part, nn.Linear)}
+    for name, parameter in named.items():
+        owner, _, last = name.rpartition(".")
+        weight = parameter.detach()
+        if owner in linear and last == "weight":
+            bias = named.get(f"{owner}.bias" if owner else "bias")
+            yield Matrix(owner, weight, None if bias is None else bias.detach())
+        elif owner not in linear and weight.ndim == 2 and min(weight.shape) > 1:
+            turned = _is_in_out(weight, sizes)
+            bias = named.get(name.replace("weight", "bias")) if "weight" in name else None
+            yield Matrix(name, weight.T if turned else weight, None if bias is None else bias.detach())
+        elif weight.ndim == 3:
+            yield Matrix(name, _flattened(weight, name, sizes))
+
+
+def _is_in_out(weight: Tensor, sizes: Sizes) -> bool:
+    """A bare parameter is multiplied from the right in most code, so that it is (in, out)."""
+    return weight.shape[0] in sizes.widths or weight.shape[0] == weight.shape[1]
+
+
+def _flattened(weight: Tensor, name: str, sizes: Sizes) -> Tensor:
+    """(h,D,d), (D,h,d) and (h,d,D) as (out, in)."""
+    a, b, c = weight.shape
+    if a == sizes.heads and b in sizes.widths and not ROLES["o"].search(name):
+        return weight.permute(0, 2, 1).reshape(a * c, b)
+    if a in sizes.widths:
+        return weight.permute(1, 2, 0).reshape(b * c, a)
+    return weight.permute(2, 0, 1).reshape(c, a * b)
+
+
+def _stacked(matrices: list[Matrix], heads: int) -> list[Matrix]:
+    """Twins that differ in one number of their name, as many as there are heads, as one map with heads in blocks."""
+    groups: dict[str, list[Matrix]] = {}
+    for matrix in matrices:
+        groups.setdefault(re.sub(r"\d+", "*", matrix.name, count=1), []).append(matrix)
+    result = []
+    for pattern, twins in groups.items():
+        if "*" in pattern and len(twins) == heads and len({t.weight.shape for t in twins}) == 1:
+            biases = [t.bias for t in twins if t.bias is not None]
+            bias = torch.cat(biases) if len(biases) == heads else None
+            result.append(Matrix(pattern.replace("*.", "").replace(".*", ""), torch.cat([t.weight for t in twins]), bias))
+        else:
+            result += twins
+    return result
+
+
+def _arranged(matrices: list[Matrix], sizes: Sizes) -> Iterator[dict[str, Tensor]]:
+    """Separate maps by name, then in every order; a fused map of queries, keys and values; one of keys and values."""
+    if len(matrices) in (3, 4):
+        for order in _orders(matrices):
+            yield _named(dict(zip("qkvo", order, strict=False)))
+    if len(matrices) in (1, 2):
+        fused = max(matrices, key=lambda m: m.weight.shape[0])
+        rest = [m for m in matrices if m is not fused]
+        for parts in _cut(fused, sizes):
+            yield _named({**parts, **({"o": rest[0]} if rest else {})})
+    if len(matrices) in (2, 3):
+        for fused, *rest in itertools.permutations(matrices):
+            for parts in _cut_pair(fused, sizes):
+                yield _named({"q": rest[0], **parts, **({"o": rest[1]} if len(rest) > 1 else {})})
+
+
+def _orders(matrices: list[Matrix]) -> list[tuple[Matrix, ...]]:
+    """All orders as q, k, v, o, those first that the names speak for."""
+    def agreement(order: tuple[Matrix, ...]) -> int:
+        return -sum(bool(ROLES[role].search(m.name)) for role, m in zip("qkvo", order, strict=False))
+
+    return sorted(itertools.permutations(matrices), key=agreement)
+
+
+def _named(parts: dict[str, Matrix]) -> dict[str, Tensor]:
+    named = {f"{role}.weight": m.weight for role, m in parts.items()}
+    return named | {f"{role}.bias": m.bias for role, m in parts.items() if m.bias is not None}
+
+
+def _cut(fused: Matrix, sizes: Sizes) -> Iterator[dict[str, Matrix]]:
+    """[q|k|v] in blocks in any order, then per head (h, 3, d), then per channel (h, d, 3) and (d, 3, h)."""
+    h, g = sizes.heads, sizes.kv_heads
+    rows = fused.weight.shape[0]
+    if rows % (h + 2 * g) == 0:
+        d = rows // (h + 2 * g)
+        for order in itertools.permutations("qkv"):
+            lengths = [h * d if role == "q" else g * d for role in order]
+            yield {r: m for r, m in sorted(zip(order, _split(fused, lengths), strict=True), key=lambda p: "qkv".index(p[0]))}
+    if h == g and rows % (3 * h) == 0:
+        d = rows // (3 * h)
+        for view, axis in (((h, 3, d), 1), ((h, d, 3), 2), ((d, 3, h), 1)):
+            yield dict(zip("qkv", _unbound(fused, view, axis, h), strict=True))
+
+
+def _cut_pair(fused: Matrix, sizes: Sizes) -> Iterator[dict[str, Matrix]]:
+    """[k|v] or [v|k] in blocks."""
+    rows = fused.weight.shape[0]
+    if rows % (2 * sizes.kv_heads) == 0:
+        first, second = _split(fused, [rows // 2, rows // 2])
+        yield {"k": first, "v": second}
+        yield {"k": second, "v": first}
+
+
+def _split(fused: Matrix, lengths: list[int]) -> list[Matrix]:
+    weights = fused.weight.split(lengths)
+    biases = [None] * len(lengths) if fused.bias is None else list(fused.bias.split(lengths))
+    return [Matrix(fused.name, w, b) for w, b in zip(weights, biases, strict=True)]
+
+
+def _unbound(fused: Matrix, view: tuple[int, int, int], axis: int, heads: int) -> list[Matrix]:
+    def parts(x: Tensor) -> list[Tensor]:
+        cut = x.view(*view, -1).unbind(axis)
+        # What is left has the head axis first, or last where channels came first.
+        cut = [c if c.shape[0] == heads and view[0] == heads else c.transpose(0, 1) for c in cut]
+        return [c.reshape(-1, c.shape[-1]) for c in cut]
+
+    weights = parts(fused.weight)
+    biases = [None] * 3 if fused.bias is None else [b[:, 0] for b in parts(fused.bias[:, None])]
+    return [Matrix(fused.name, w, b) for w, b in zip(weights, biases, strict=True)]
+
+
+def _fits(reading: dict[str, Tensor], sizes: Sizes) -> bool:
+    """Whether shapes go together: inputs of the given widths, equal head widths of q and k, o takes all heads."""
+    q, k, v = (reading[f"{r}.weight"] for r in "qkv")
+    o = reading.get("o.weight")
+    h, g = sizes.heads, sizes.kv_heads
+    inputs = (q.shape[1], k.shape[1], v.shape[1]) == sizes.widths
+    heads = q.shape[0] % h == k.shape[0] % g == v.shape[0] % g == 0 and q.shape[0] // h == k.shape[0] // g
+    return inputs and heads and (o is None or o.shape[1] == h * (v.shape[0] // g))

@@ -1,0 +1,119 @@
+"""attncheck_reference: the oracle, and with a step replaced, the faults.
+
+N batch, T queries, S keys, h heads
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from attncheck.subject import Refused
+from attncheck_adapters.seeded import seeded
+from attncheck_reference import DotProductAttention, MultiHeadAttention
+
+KIND = "attention"
+CONFIGURATIONS = [{"width": 24, "heads": 4}, {"width": 16, "heads": 4}, {"width": 8, "heads": 1}]
+EXPECTED: list[dict[str, Any]] = []
+
+
+def handles(target: object) -> bool:
+    return isinstance(target, type) and issubclass(target, DotProductAttention)
+
+
+class Reference:
+    """The reference under the canonical form; weights and additive masks are asked for by option."""
+
+    options: Mapping[str, tuple[Any, ...]] = {"weights": (False, True), "mask": ("bool", "additive")}
+
+    def __init__(self, module: DotProductAttention, class_name: str, init: Mapping[str, Any]) -> None:
+        self.module, self.class_name, self.init = module, class_name, dict(init)
+        self.heads, self.kv_heads = module.heads, module.kv_heads
+        if isinstance(module, MultiHeadAttention):
+            self.widths = tuple(linear.in_features for linear in (module.q, module.k, module.v))
+        else:
+            self.widths = (init.get("head_width", 6),) * 3
+        causal = module.corner if module.causal else "no"
+        window = "none" if module.window is None else f"{module.window[0]}:{module.window[1]}"
+        policy = {"refuse": "raise"}.get(module.dead_rows, module.dead_rows)
+        self.conventions = {"mask": "allowed", "causal": causal, "window": window, "fully_masked": policy,
+                            "layout": "batch-first", "weights": "per-head", "positions": "none"}  # fmt: skip
+
+    def call(
+        self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, *, weights: bool = True, mask: str = "bool"
+    ) -> tuple[Tensor, Tensor | None]:
+        if mask == "additive" and allowed is not None:
+            bias = torch.zeros(allowed.shape, dtype=query.dtype, device=query.device).masked_fill(~allowed, -torch.inf)
+            output: tuple[Tensor, Tensor | None] = self.module(query, key, value, None, bias, weights)
+            return output
+        output = self.module(query, key, value, allowed, None, weights)
+        return output
+
+    def weights(self) -> dict[str, Tensor]:
+        return {name: p.detach() for name, p in self.module.named_parameters()}
+
+    def with_dropout(self, p: float) -> Reference:
+        twin = copy.copy(self)
+        twin.module = copy.deepcopy(self.module)
+        twin.module.drop.p = p
+        return twin
+
+
+    def source(self) -> str:
+        init = ", ".join(f"{k}={v!r}" for k, v in self.init.items())
+        return "\n".join([
+            f"from attncheck_reference import {self.class_name}", "", "torch.manual_seed(0)",
+            f"target = {self.class_name}({init})", "", "",
+            "def call(query, key, value, allowed, weights=True, mask='bool'):",
+            "    if mask == 'additive' and allowed is not None:",
+            "        bias = torch.zeros(allowed.shape, dtype=query.dtype).masked_fill(~allowed, -torch.inf)",
+            "        return target(query, key, value, None, bias, weights)",
+            "    return target(query, key, value, allowed, None, weights)",
+        ])  # fmt: skip
+
+
+def make(target: type[DotProductAttention] = MultiHeadAttention, **init: Any) -> Reference:
+    if issubclass(target, MultiHeadAttention):
+        return Reference(seeded(target, **init), target.__name__, init)
+    head_width = init.pop("head_width", 6)
+    module = seeded(target, **init)
+    return Reference(module, target.__name__, {**init, "head_width": head_width})
+
+
+def shared(
+    weights: Mapping[str, Tensor],
+    heads: int,
+    kv_heads: int,
+    target: type[DotProductAttention] | None = None,
+    **attention: Any,
+) -> Reference:
+    """The reference in float64 with a target's own projections (h*d, D); without any, the kernel.
+
+    weights: q.weight, k.weight, v.weight, o.weight and their biases; what is missing is left out of the reference.
+    """
+    if not weights:
+        kernel = (target or DotProductAttention)(heads, kv_heads, **attention)
+        return _plain(Reference(kernel.double(), "DotProductAttention", {}))
+    q, k, v, o = (weights.get(f"{name}.weight") for name in "qkvo")
+    if q is None or k is None or v is None:
+        raise Refused(f"weights={sorted(weights)}: expected q.weight, k.weight and v.weight")
+    init = {
+        "width": q.shape[1], "heads": heads, "kv_heads": kv_heads, "key_width": k.shape[1], "value_width": v.shape[1],
+        "head_width": q.shape[0] // heads, "value_head_width": v.shape[0] // kv_heads, "output": o is not None,
+        "out_width": None if o is None else o.shape[0],
+    }  # fmt: skip
+    module = (target or MultiHeadAttention)(**init, **attention).double()
+    module.load_state_dict({name: torch.zeros_like(p) for name, p in module.state_dict().items()})
+    module.load_state_dict({name: w.double().cpu() for name, w in weights.items()}, strict=False)
+    return _plain(Reference(module, "MultiHeadAttention", init))
+
+
+def _plain(reference: Reference) -> Reference:
+    reference.options = {}
+    reference.module.eval()
+    reference.dtype = torch.float64
+    return reference

@@ -1,0 +1,36 @@
+"""Building a module the same way every time, without touching the caller's random state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+
+def seeded(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call `make` under seed 0."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return make(*args, **kwargs)
+
+
+def redraw_degenerate(module: nn.Module) -> list[str]:
+    """Draw parameters anew that start as zeros, tiny, huge or not finite: they would hide faults. Returns their names."""
+    names = []
+    generator = torch.Generator().manual_seed(1)
+    for name, parameter in module.named_parameters():
+        size = parameter.detach().abs().max() if parameter.numel() else torch.ones(())
+        if not 1e-3 <= float(size) <= 1e3:
+            with torch.no_grad():
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
+            names.append(name)
+    return names
+
+
+REDRAW = """\
+generator = torch.Generator().manual_seed(1)  # parameters that start degenerate are drawn anew
+for parameter in target.parameters():
+    if not 1e-3 <= parameter.detach().abs().max() <= 1e3:
+        parameter.data.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)"""

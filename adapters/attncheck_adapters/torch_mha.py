@@ -1,0 +1,128 @@
+"""torch.nn.MultiheadAttention: both layouts, weights asked for or not, bool and additive masks, kdim and vdim.
+
+N batch, T queries, S keys, h heads
+"""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from attncheck_adapters.seeded import REDRAW, redraw_degenerate, seeded
+
+KIND = "attention"
+CONFIGURATIONS = [
+    {"embed_dim": 24, "num_heads": 4, "batch_first": True},
+    {"embed_dim": 16, "num_heads": 4},
+    {"embed_dim": 24, "num_heads": 4, "kdim": 20, "vdim": 14, "batch_first": True},
+]
+EXPECTED = [
+    {
+        "check": "mask.fully-masked",
+        "reason": "NaN where weights are asked for and on the fused inference path, zero elsewhere",
+        "issue": "https://github.com/pytorch/pytorch/issues/160064",
+    },
+]
+MODULE = nn.MultiheadAttention
+
+
+def handles(target: object) -> bool:
+    return target is MODULE or type(target) is MODULE
+
+
+class TorchMHA:
+    """A padding mask goes to key_padding_mask, everything else to attn_mask; True there means blocked."""
+
+    options = {"weights": (False, True), "mask": ("bool", "additive")}
+    conventions = {"mask": "blocked", "padding_mask": "padding", "causal": "no", "weights": "per-head", "positions": "none"}
+
+    def __init__(self, module: nn.MultiheadAttention, code: str | None) -> None:
+        self.module, self.code = module, code
+        self.heads = module.num_heads
+        self.widths = (module.embed_dim, module.kdim, module.vdim)
+        self.conventions = {**self.conventions, "layout": "batch-first" if module.batch_first else "seq-first"}
+
+    def call(
+        self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, *, weights: bool = True, mask: str = "bool"
+    ) -> tuple[Tensor, Tensor | None]:
+        masks = {} if allowed is None else self.masks_of(allowed, query, mask)
+        if not self.module.batch_first:
+            # One object three times stays one object: the module chooses its path by identity.
+            turned = {id(x): x.transpose(0, 1) for x in (query, key, value)}
+            query, key, value = (turned[id(x)] for x in (query, key, value))
+        output, returned = self.module(query, key, value, need_weights=weights, average_attn_weights=False, **masks)
+        return output if self.module.batch_first else output.transpose(0, 1), returned
+
+    def masks_of(self, allowed: Tensor, query: Tensor, form: str) -> dict[str, Tensor]:
+        blocked = ~allowed
+        if form == "additive":
+            blocked = torch.zeros(allowed.shape, dtype=query.dtype, device=query.device).masked_fill(~allowed, -torch.inf)
+        if allowed.ndim == 2:
+            return {"attn_mask": blocked}
+        if allowed.shape[1] == allowed.shape[2] == 1:
+            return {"key_padding_mask": blocked[:, 0, 0].expand(query.shape[0], -1)}
+        full = blocked.expand(query.shape[0], self.heads, query.shape[1], -1)
+        return {"attn_mask": full.reshape(-1, *full.shape[-2:])}
+
+    def weights(self) -> dict[str, Tensor] | None:
+        m = self.module
+        if m.bias_k is not None or m.add_zero_attn:
+            return None
+        packed = m.in_proj_weight is not None
+        projections = m.in_proj_weight.chunk(3) if packed else (m.q_proj_weight, m.k_proj_weight, m.v_proj_weight)
+        found = {f"{name}.weight": w.detach() for name, w in zip("qkv", projections, strict=True)}
+        found["o.weight"] = m.out_proj.weight.detach()
+        if m.in_proj_bias is not None:
+            found |= {f"{n}.bias": b.detach() for n, b in zip("qkv", m.in_proj_bias.chunk(3), strict=True)}
+            found["o.bias"] = m.out_proj.bias.detach()
+        return found
+
+    def with_dropout(self, p: float) -> TorchMHA:
+        twin = copy.copy(self)
+        twin.module = copy.deepcopy(self.module)
+        twin.module.dropout = p
+        twin.code = None if self.code is None else f"{self.code}\ntarget.dropout = {p}"
+        return twin
+
+    @property
+    def source(self) -> Any:
+        return None if self.code is None else lambda: SOURCE.format(code=self.code)
+
+
+SOURCE = '''\
+{code}
+
+
+def call(query, key, value, allowed, weights=True, mask="bool"):
+    masks = {{}}
+    if allowed is not None:
+        blocked = ~allowed  # True means blocked in nn.MultiheadAttention
+        if mask == "additive":
+            blocked = torch.zeros(allowed.shape, dtype=query.dtype).masked_fill(~allowed, -torch.inf)
+        if allowed.ndim == 2:
+            masks["attn_mask"] = blocked
+        elif allowed.shape[1] == allowed.shape[2] == 1:
+            masks["key_padding_mask"] = blocked[:, 0, 0].expand(query.shape[0], -1)
+        else:
+            full = blocked.expand(query.shape[0], target.num_heads, query.shape[1], -1)
+            masks["attn_mask"] = full.reshape(-1, *full.shape[-2:])
+    same = query is key and key is value
+    if not target.batch_first:
+        query, key, value = (x.transpose(0, 1) for x in (query, key, value))
+        query, key, value = (query, query, query) if same else (query, key, value)
+    output, returned = target(query, key, value, need_weights=weights, average_attn_weights=False, **masks)
+    return (output if target.batch_first else output.transpose(0, 1)), returned'''
+
+
+def make(target: Any = MODULE, **init: Any) -> TorchMHA:
+    if isinstance(target, nn.Module):
+        module, code = copy.deepcopy(target), None
+    else:
+        module = seeded(target, **init)
+        keywords = ", ".join(f"{k}={v!r}" for k, v in init.items())
+        code = f"torch.manual_seed(0)\ntarget = torch.nn.MultiheadAttention({keywords})\n{REDRAW}"
+    redraw_degenerate(module)
+    return TorchMHA(module, code)

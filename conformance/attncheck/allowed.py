@@ -1,0 +1,68 @@
+"""The masks that checks hand to a target: random ones without a dead row, and the causal triangle.
+
+N batch, h heads, T queries, S keys; axes is one of MASK_AXES, as "N1TS"
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from attncheck.compare import premise
+from attncheck.subject import Case, Subject
+
+
+def shape_of(axes: str, subject: Subject, case: Case) -> tuple[int, ...]:
+    sizes = {"N": case.N, "h": subject.heads, "T": case.T, "S": case.S, "1": 1}
+    return tuple(sizes[a] for a in axes)
+
+
+def triangle(case: Case) -> Tensor:
+    """The causal mask (T,S), query t sees keys 0 .. t."""
+    return torch.ones(case.T, case.S, dtype=torch.bool).tril()
+
+
+def random_mask(axes: str, subject: Subject, case: Case) -> Tensor:
+    """Half of the keys, so that every query keeps a key that it can see, and most lose one.
+
+    A mask without a query axis is shared by all queries, so the key that it must keep is one that all can see.
+    """
+    pattern_TS = subject.pattern(case.T, case.S)
+    shared = axes == "N11S"
+    seen_TS = pattern_TS.all(0, keepdim=True) if shared else pattern_TS
+    premise(seen_TS.any(-1).all(), f"{subject.label} hides every key from some query")
+    draw = torch.Generator().manual_seed(case.seed + 1)
+    shape = shape_of(axes, subject, case)
+    score = torch.rand(shape, generator=draw)
+    keep = score.masked_fill(~seen_TS, -1.0).argmax(-1, keepdim=True)
+    mask = (torch.rand(shape, generator=draw) < 0.5).scatter(-1, keep, True)
+    lose = score.masked_fill(~seen_TS, 2.0).argmin(-1, keepdim=True)
+    return mask.scatter(-1, lose, False).scatter(-1, keep, True)
+
+
+def full_mask(mask: Tensor, subject: Subject, case: Case) -> Tensor:
+    """The same mask written out over all axes (N,h,T,S)."""
+    return mask.expand(case.N, subject.heads, case.T, case.S).contiguous()
+
+
+def seeing(subject: Subject, visible_NhTS: Tensor, keys: list[int], tied: bool, every_head: bool = False) -> Tensor:
+    """Outputs that may see any of `keys`, without those whose own token is among them.
+
+    (N,h,T) for a kernel; (N,T) for an attention, whose heads are mixed in its output: in some head, or in all.
+    """
+    seen = visible_NhTS[..., keys].any(-1)
+    if subject.kind != "kernel":
+        seen = seen.all(1) if every_head else seen.any(1)
+    return _without(seen, keys if tied else [])
+
+
+def blind(subject: Subject, visible_NhTS: Tensor, keys: list[int], tied: bool) -> Tensor:
+    """Outputs that may see none of `keys` in any head, without those whose own token is among them."""
+    seen = visible_NhTS[..., keys].any(-1)
+    return _without(~seen if subject.kind == "kernel" else ~seen.any(1), keys if tied else [])
+
+
+def _without(rows: Tensor, positions: list[int]) -> Tensor:
+    rows = rows.clone()
+    rows[..., positions] = False
+    return rows

@@ -1,0 +1,1 @@
+"""The checks, one family a file. A file that is here is found; nothing else lists it."""

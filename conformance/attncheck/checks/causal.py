@@ -1,0 +1,110 @@
+"""Causality: what comes later cannot change what was said earlier, and what came earlier does matter.
+
+N batch, T queries, S keys
+"""
+
+import torch
+from torch import Tensor
+
+from attncheck.allowed import blind, seeing, triangle
+from attncheck.compare import answered, changed, fail, premise, unchanged
+from attncheck.registry import check
+from attncheck.subject import Case, Subject
+
+
+def several(case: Case) -> bool:
+    return case.T > 1 and case.S > 1
+
+
+def causal_mask(subject: Subject, case: Case) -> Tensor | None:
+    """None where the target is causal by itself, so that its own triangle is tried and not ours."""
+    return None if subject.says("causal") not in (None, "no") and subject.kind != "kernel" else triangle(case)
+
+
+@check(
+    "causal.future-edit",
+    needs=("causality",),
+    where=several,
+    faults=(
+        "causal.diagonal-plus-one", "causal.ignored", "causal.dropped-with-weights", "causal.leaks-without-grad",
+        "causal.last-head-leaks", "heads.merged-without-transpose", "mask.transposed", "softmax.query-axis",
+    ),
+)  # fmt: skip
+def future_edit(subject: Subject, case: Case, oracle: Subject | None) -> None:
+    """The output at a position does not change when a later token is edited.
+
+    Exact: a blocked key has weight 0. Edits each token alone, and the second half at once. Does not see a leak
+    that is there for an instant in training only (dropout on).
+    """
+    allowed = causal_mask(subject, case)
+    visible = subject.visible(allowed, case)
+    inputs = subject.draw(case)
+    before = answered(subject.attempt(inputs, allowed, case))
+    for positions in [[s] for s in range(1, case.S)] + [list(range(case.S // 2, case.S))]:
+        after = answered(subject.attempt(inputs.edited(positions, case.seed), allowed, case))
+        premise((before.out != after.out).any(), f"editing keys {positions} changed no output at all")
+        rows = blind(subject, visible, positions, inputs.tied)
+        if rows.any():
+            edited = f"keys {positions[0]} to {positions[-1]} are" if len(positions) > 1 else f"key {positions[0]} is"
+            unchanged(before, after, rows, f"{edited} later and must not be seen, but when edited")
+
+
+@check(
+    "causal.future-gradient",
+    needs=("causality",),
+    where=lambda case: several(case) and not case.mode.endswith("no-grad"),
+    faults=("causal.leaks-in-gradient", "causal.diagonal-plus-one", "causal.ignored"),
+)
+def future_gradient(subject: Subject, case: Case, oracle: Subject | None) -> None:
+    """The gradient of an output with respect to later tokens is exactly zero.
+
+    Exact. Sees leaks through paths whose value cancels; does not see detached ones, which `causal.future-edit` does.
+    """
+    premise(not case.mode.endswith("no-grad"), "gradients are off")
+    allowed = causal_mask(subject, case)
+    sees_TS = subject.visible(allowed, case).flatten(0, 1).any(0)
+    answer = answered(subject.attempt(subject.draw(case).fresh(), allowed, case))
+    source = answer.inputs.key
+    premise(answer.output.requires_grad, "the output carries no gradient")
+    live = False
+    for t in range(case.T):
+        (grad,) = torch.autograd.grad(
+            answer.output[..., t, :].sum(), source, retain_graph=True, allow_unused=True, materialize_grads=True
+        )
+        row_S = grad.abs().flatten(0, -3).amax((0, -1)).cpu() if grad.ndim > 3 else grad.abs().amax((0, -1)).cpu()
+        live = live or bool(row_S.any())
+        hidden_S = ~sees_TS[t]
+        if answer.inputs.tied:
+            hidden_S[t] = False
+        if bool((row_S[hidden_S] != 0).any()):
+            s = int((row_S.masked_fill(~hidden_S, 0)).argmax())
+            fail(
+                f"the output of query {t} has gradient {float(row_S[s]):.2g} with respect to key {s}, which it must not see",
+                answer,
+                test=f"(grad,) = torch.autograd.grad(before[..., {t}, :].sum(), key)\nassert not grad[..., {s}, :].any()",
+            )
+    premise(live, "no output has a gradient")
+
+
+@check(
+    "causal.past-matters",
+    needs=("causality",),
+    where=several,
+    faults=("causal.forgets-position-zero", "causal.window-of-two", "causal.strict"),
+)
+def past_matters(subject: Subject, case: Case, oracle: Subject | None) -> None:
+    """Every earlier token that a query may see changes its output, the first and the own one included.
+
+    In self-attention the own token is always alive through its query, so there the own key is not judged.
+    """
+    allowed = causal_mask(subject, case)
+    visible = subject.visible(allowed, case)
+    inputs = subject.draw(case)
+    before = answered(subject.attempt(inputs, allowed, case))
+    for s in range(min(case.S, case.T)):
+        rows = seeing(subject, visible, [s], inputs.tied)
+        if rows.any():
+            after = answered(subject.attempt(inputs.edited([s], case.seed), allowed, case))
+            changed(before, after, rows, f"key {s} may be seen, but when it was edited")
+
+

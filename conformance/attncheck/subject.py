@@ -1,0 +1,279 @@
+"""What a check sees of a target: one protocol a kind, and the only polarity used inside, True = may attend.
+
+N batch, T queries, S keys, D width, h heads, g key/value heads, d head width of queries and keys, e of values
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from attncheck.dropout import SET_DROPOUT, set_dropout
+from attncheck.inputs import Inputs, drawn
+
+MODES = ("eval", "eval no-grad", "train", "train no-grad")
+MASK_AXES = ("TS", "N11S", "N1TS", "1hTS", "NhTS")
+NOTHING: Mapping[str, Any] = MappingProxyType({})
+
+
+class Refused(Exception):
+    """Raised by an adapter for a call that its target has no way to express: inapplicable, never a finding."""
+
+
+class TimedOut(BaseException):
+    """The time of an item is over. Not an Exception, so that no `except Exception` of a target swallows it."""
+
+
+@dataclass(frozen=True)
+class Convention:
+    """One promise of a target. A `value` of None is an answer too: undecided."""
+
+    value: str | None
+    source: str = "declared"  # or observed
+    evidence: str = ""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One situation. `options` are the adapter's own keywords, `axes` those that the check asked for."""
+
+    sources: str  # self: one tensor three times, clones: equal copies, memory: key is value, separate
+    N: int
+    T: int
+    S: int
+    mode: str = "eval"
+    strided: bool = False
+    options: Mapping[str, Any] = field(default_factory=dict)
+    axes: Mapping[str, Any] = field(default_factory=dict)
+    config: int = 0
+    seed: int = 0
+
+    def __getitem__(self, axis: str) -> Any:
+        return self.axes[axis]
+
+    def but(self, **changes: Any) -> Case:
+        return replace(self, **changes)
+
+    def __str__(self) -> str:
+        extra = {**self.options, **self.axes}
+        parts = [f"N={self.N} T={self.T} S={self.S}", self.sources, self.mode, *(["strided"] if self.strided else [])]
+        return ", ".join(parts + [f"{k}={v}" for k, v in extra.items()])
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a target gave: output (N,T,Do), or (N,h,T,e) of a kernel; weights (N,h,T,S) or None."""
+
+    output: Tensor
+    weights: Tensor | None
+    inputs: Inputs
+    allowed: Tensor | None
+    case: Case
+    subject: Subject
+
+    @property
+    def out(self) -> Tensor:
+        return self.output.detach().cpu()
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """The exception of a refused call, as data; `unsupported` where the adapter has no way to express the call."""
+
+    error: BaseException
+    inputs: Inputs
+    allowed: Tensor | None
+    case: Case
+    subject: Subject
+
+    @property
+    def unsupported(self) -> bool:
+        return isinstance(self.error, Refused)
+
+    def __str__(self) -> str:
+        text = " ".join(str(self.error).split())
+        return f"{type(self.error).__name__}: {text[:300]}" if text else type(self.error).__name__
+
+
+class AttentionAdapter(Protocol):
+    """What an author of an adapter writes. Only `call` is required; the rest is read where it is there.
+
+    width or widths (Dq, Dk, Dv), heads, kv_heads, module (an nn.Module, switched and cast by us),
+    sources (which of self, clones, memory, separate it takes), masks (the axes that a mask may have, of
+    MASK_AXES; empty where it takes none), options ({keyword of call: values}), conventions ({key: value}),
+    weights() -> canonical projections or None, with_dropout(p) -> adapter, source() -> code that defines `call`.
+    """
+
+    def call(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None) -> Any: ...
+
+
+@dataclass
+class Subject:
+    """One built configuration of a target, under the canonical calling form of its kind."""
+
+    adapter: Any
+    kind: str
+    widths: tuple[int, int, int]  # of query, key and value; of one head where kind is kernel
+    heads: int
+    kv_heads: int
+    sources: tuple[str, ...]
+    masks: tuple[str, ...]
+    options: Mapping[str, tuple[Any, ...]]
+    conventions: dict[str, Convention]
+    modes: tuple[str, ...] = MODES
+    dtype: torch.dtype = torch.float32
+    device: torch.device = torch.device("cpu")
+    label: str = "the target"
+    setup: tuple[str, ...] = ()  # code that a reproduction runs on `target` after building it
+    twins: dict[Any, Any] = field(default_factory=dict, repr=False)  # by dtype, by dropout rate; its weights
+
+    def says(self, key: str) -> str | None:
+        convention = self.conventions.get(key)
+        return None if convention is None else convention.value
+
+    @property
+    def module(self) -> nn.Module | None:
+        module = getattr(self.adapter, "module", None)
+        return module if isinstance(module, nn.Module) else None
+
+    def lacks(self, need: str) -> str | None:
+        """Why a check that needs this cannot be asked here; None where it can."""
+        causal = self.says("causal") not in (None, "no")
+        return {
+            "weights": f"{self.label} returns no attention weights" if self.says("weights") == "none" else None,
+            "mask": None if self.masks else f"{self.label} takes no mask",
+            "causality": None if "TS" in self.masks or causal else f"{self.label} is not causal and takes no (T,S) mask",
+        }[need]
+
+    def pattern(self, T: int, S: int) -> Tensor:
+        """The keys (T,S) that the target itself lets each query see, from its conventions."""
+        causal, window = self.says("causal") or "no", self.says("window") or "none"
+        shift = S - T if causal == "bottom-right" else 0
+        offset_TS = torch.arange(S) - torch.arange(T)[:, None] - shift
+        allowed_TS = offset_TS <= 0 if causal != "no" else torch.ones(T, S, dtype=torch.bool)
+        if causal.startswith("prefix:"):
+            allowed_TS = allowed_TS | (torch.arange(S) < int(causal.removeprefix("prefix:")))
+        if window != "none":
+            left, _, right = window.partition(":")
+            first, last = (int(left), int(right)) if right else (1 - int(left), 0)
+            allowed_TS = allowed_TS & (offset_TS >= first) & (offset_TS <= last)
+        return allowed_TS
+
+    def visible(self, allowed: Tensor | None, case: Case) -> Tensor:
+        """What each query may see after the mask and the target's own pattern, as (N,h,T,S)."""
+        visible = self.pattern(case.T, case.S)
+        visible = visible if allowed is None else visible & allowed.cpu()
+        return visible.expand(case.N, self.heads, case.T, case.S)
+
+    def draw(self, case: Case) -> Inputs:
+        """Random inputs for a case."""
+        heads = ((self.heads,), (self.kv_heads,), (self.kv_heads,)) if self.kind == "kernel" else ((), (), ())
+        lengths = (case.T, case.S, case.S)
+        shapes = [(case.N, *h, n, w) for h, n, w in zip(heads, lengths, self.widths, strict=True)]
+        return drawn(case.sources, shapes, case.seed, self.dtype, self.device)
+
+    def attempt(self, inputs: Inputs, allowed: Tensor | None, case: Case, seed: int = 0) -> Answer | Refusal:
+        """Call the target once. Any exception is an answer."""
+        inputs = inputs.strided() if case.strided else inputs
+        given = None if allowed is None else allowed.to(self.device)
+        with self.mode(case):
+            torch.default_generator.manual_seed(seed)
+            try:
+                output, weights = self.adapter.call(*inputs.tensors(), given, **case.options)
+                if not isinstance(output, Tensor):
+                    raise TypeError(f"the output is of type {type(output).__name__}, expected a tensor")
+            except (KeyboardInterrupt, TimedOut):
+                raise
+            except BaseException as error:
+                return Refusal(error, inputs, allowed, case, self)
+        return Answer(output, weights, inputs, allowed, case, self)
+
+    @contextlib.contextmanager
+    def mode(self, case: Case) -> Iterator[None]:
+        """Training and gradients as the case has them."""
+        training = case.mode.startswith("train")
+        if self.module is not None and self.module.training != training:
+            self.module.train(training)
+        with torch.set_grad_enabled(not case.mode.endswith("no-grad")):
+            yield
+
+    def at(self, dtype: torch.dtype) -> Subject:
+        """The same target in another floating-point type, on a copy."""
+        if dtype not in self.twins:
+            setup = (*self.setup, *(() if self.module is None else (f"target.to({dtype})",)))
+            twin = replace(self, adapter=copied(self.adapter), dtype=dtype, setup=setup, twins={})
+            if twin.module is not None:
+                twin.module.to(dtype)
+            self.twins[dtype] = twin
+        made: Subject = self.twins[dtype]
+        return made
+
+    def with_dropout(self, p: float) -> Subject | None:
+        """The same target that drops with probability p in training; None where it has no dropout."""
+        if p not in self.twins:
+            self.twins[p] = self._dropping(p)
+        made: Subject | None = self.twins[p]
+        return made
+
+    def _dropping(self, p: float) -> Subject | None:
+        if hasattr(self.adapter, "with_dropout"):
+            adapter = self.adapter.with_dropout(p)
+            return None if adapter is None else replace(self, adapter=adapter, twins={})
+        setup = (*self.setup, *SET_DROPOUT.format(p=p).splitlines())
+        twin = replace(self, adapter=copied(self.adapter), setup=setup, twins={})
+        return twin if set_dropout(twin.module, p) else None
+
+
+def copied(adapter: Any) -> Any:
+    """A deep copy of an adapter and its module."""
+    if isinstance(getattr(adapter, "module", None), nn.Module):
+        _detach_kept(adapter.module)
+    return copy.deepcopy(adapter)
+
+
+def copied_module(module: nn.Module) -> nn.Module:
+    _detach_kept(module)
+    return copy.deepcopy(module)
+
+
+def _detach_kept(module: nn.Module) -> None:
+    """Tensors that a forward pass left behind on its module cannot be copied with their graph."""
+    for part in module.modules():
+        for name, value in vars(part).items():
+            if isinstance(value, Tensor) and value.grad_fn is not None:
+                setattr(part, name, value.detach())
+
+
+def subject_of(adapter: Any, kind: str, declare: Mapping[str, str] = NOTHING, label: str = "the target") -> Subject:
+    """Read what an adapter says of itself; `declare` wins over it. The one place that knows the defaults."""
+    widths = getattr(adapter, "widths", None) or (getattr(adapter, "width", 0),) * 3
+    heads = getattr(adapter, "heads", None) or 1
+    said = getattr(adapter, "conventions", {})
+    conventions = {k: v if isinstance(v, Convention) else Convention(v) for k, v in said.items()}
+    modes = MODES if isinstance(getattr(adapter, "module", None), nn.Module) else MODES[:2]
+    return Subject(
+        adapter=adapter,
+        kind=kind,
+        widths=widths,
+        heads=heads,
+        kv_heads=getattr(adapter, "kv_heads", None) or heads,
+        sources=tuple(getattr(adapter, "sources", None) or _sources(widths)),
+        masks=tuple(getattr(adapter, "masks", MASK_AXES)),
+        options=dict(getattr(adapter, "options", {})),
+        conventions=conventions | {k: Convention(v) for k, v in declare.items()},
+        modes=tuple(getattr(adapter, "modes", modes)),
+        dtype=getattr(adapter, "dtype", torch.float32),
+        label=label,
+    )
+
+
+def _sources(widths: tuple[int, int, int]) -> tuple[str, ...]:
+    q, k, v = widths
+    return (*(("self", "clones") if q == k == v else ()), *(("memory",) if k == v else ()), "separate")

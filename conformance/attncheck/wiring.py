@@ -1,0 +1,255 @@
+"""Joins target, adapter, oracle and faults. The only file that imports them all, and it does so inside functions."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import pkgutil
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from attncheck.compare import Failure
+from attncheck.engine import Expectation, Target, quiet, run
+from attncheck.explain import agrees, fitted_scale, likely_cause, plain_calls
+from attncheck.finding import Cause
+from attncheck.registry import checks_of
+from attncheck.settings import Request
+from attncheck.spec import BadTarget, locate
+from attncheck.subject import Answer, Case, Convention, Refusal, Subject, TimedOut, subject_of
+from attncheck.timer import limited
+
+
+def adapters() -> list[ModuleType]:
+    """The adapter modules that are there, by presence; one whose library is missing is passed over."""
+    package = importlib.import_module("attncheck_adapters")
+    found = [importlib.import_module(f"attncheck_adapters.{m.name}") for m in pkgutil.iter_modules(package.__path__)]
+    return [m for m in found if hasattr(m, "handles")]
+
+
+def adapter_for(target: object) -> ModuleType:
+    for module in adapters():
+        if module.handles(target):
+            return module
+    return importlib.import_module("attncheck_adapters.infer")
+
+
+def oracle_for(subject: Subject, fault: Any = None, **attention: Any) -> Subject | None:
+    """The float64 reference on the subject's own weights, with one step broken where a fault is given."""
+    weights = settled_weights(subject)
+    return None if weights is None else sharing(subject, weights, fault, **attention)
+
+
+def settled_weights(subject: Subject) -> dict[str, torch.Tensor] | None:
+    """The one reading of the target's parameters, found once by parity and kept with the subject."""
+    if "weights" not in subject.twins:
+        make = getattr(subject.adapter, "weights", None)
+        said = None if make is None else make()
+        subject.twins["weights"] = reading_of(subject, said) if isinstance(said, list) else said
+    found: dict[str, torch.Tensor] | None = subject.twins["weights"]
+    return found
+
+
+def sharing(subject: Subject, weights: dict[str, torch.Tensor], fault: Any = None, **attention: Any) -> Subject | None:
+    """The reference loaded with `weights` under the subject's conventions."""
+    reference = importlib.import_module("attncheck_adapters.reference")
+    base = reference.MultiHeadAttention if subject.kind == "attention" else reference.DotProductAttention
+    causal, window = subject.says("causal") or "no", subject.says("window") or "none"
+    if causal.startswith("prefix"):
+        return None
+    settings: dict[str, Any] = {"dead_rows": "nan", **attention}
+    if causal != "no" and subject.kind == "attention":
+        settings |= {"causal": True, "corner": causal}
+    if window != "none":
+        left, _, right = window.partition(":")
+        settings["window"] = (int(left), int(right)) if right else (1 - int(left), 0)
+    cls = base if fault is None else fault.broken(base)
+    # Grouped heads show in the shapes, whatever the constructor called them.
+    groups = weights["k.weight"].shape[0] * subject.heads // weights["q.weight"].shape[0] if weights else subject.kv_heads
+    adapter = reference.shared(weights, subject.heads, groups, cls, **settings)
+    oracle = subject_of(adapter, subject.kind, label="the reference")
+    oracle.widths, oracle.conventions, oracle.masks = subject.widths, subject.conventions, subject.masks
+    return oracle
+
+
+def reading_of(subject: Subject, readings: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor] | None:
+    """The reading under which the reference, sound or with one known fault, gives one of the target's plain outputs."""
+    calls = plain_calls(subject)
+    readings = [r for r in readings if calls and _out_width(r, subject) in (None, calls[0].out.shape[-1])]
+    for reading in readings:
+        twin = sharing(subject, reading)
+        if any(agrees(twin, [call]) for call in calls):
+            return reading
+    likely = readings[:2]
+    for reading in likely:
+        if fitted_scale(subject, lambda scale, r=reading: sharing(subject, r, scale=scale), calls[:1]) is not None:
+            return reading
+    return next((r for r in likely if _faulty_reading(subject, r, calls)), None)
+
+
+def _out_width(reading: dict[str, torch.Tensor], subject: Subject) -> int | None:
+    """Do of a reading; None for a kernel."""
+    if not reading:
+        return None
+    if "o.weight" in reading:
+        return reading["o.weight"].shape[0]
+    d = reading["q.weight"].shape[0] // subject.heads
+    return subject.heads * reading["v.weight"].shape[0] // (reading["k.weight"].shape[0] // d)
+
+
+def _faulty_reading(subject: Subject, reading: dict[str, torch.Tensor], calls: list[Answer]) -> bool:
+    """Whether one fault on this reading gives all plain outputs, under the observed causality or else the other one."""
+    observed = subject.conventions.get("causal")
+    for causal in dict.fromkeys((subject.says("causal") or "no", "top-left", "no")):
+        for fault in importlib.import_module("attncheck_faults").faults().values():
+            if subject.kind not in fault.kinds:
+                continue
+            subject.conventions["causal"] = Convention(causal, "observed", f"with the fault {fault.id} it gives these outputs")
+            if agrees(sharing(subject, reading, fault), calls):
+                if observed is not None and causal == observed.value:
+                    subject.conventions["causal"] = observed
+                return True
+    if observed is not None:
+        subject.conventions["causal"] = observed
+    return False
+
+
+def explainer(subject: Subject) -> Any:
+    """Looks for the fault behind a finding; those that the check names first come first."""
+    def explain(failure: Failure, case: Case, killers: tuple[str, ...]) -> Cause:
+        known = importlib.import_module("attncheck_faults").faults()
+        ordered = [known[k] for k in killers if k in known] + [f for f in known.values() if f.id not in killers]
+        with quiet():
+            return likely_cause(subject, failure, case, ordered, oracle_for)
+
+    return explain
+
+
+def prepare(request: Request, roots: list[Path], obj: Any = None) -> Target:
+    """Import, build and call a target once; what goes wrong with it is its `error`, never an exception of ours."""
+    target = Target(request.spec, request.kind or "attention", "")
+    try:
+        with limited(request.timeout, f"importing and building {request.spec}"), quiet():
+            _fill(target, request, roots, obj)
+    except BadTarget as problem:
+        target.error = str(problem)
+    except TimedOut as late:
+        target.error = str(late)
+    if target.error is not None:
+        target.subjects, target.oracles = [], []
+    return target
+
+
+def _fill(target: Target, request: Request, roots: list[Path], obj: Any) -> None:
+    obj = locate(request.spec, roots) if obj is None else obj
+    module = adapter_for(obj)
+    made = _adapters(module, obj, request, roots)
+    target.adapter = request.adapter or module.__name__.rpartition(".")[2].replace("infer", "inferred")
+    target.kind = request.kind or getattr(made[0], "kind", getattr(module, "KIND", "attention"))
+    for adapter in made:
+        subject = subject_of(adapter, target.kind, request.declare, request.spec)
+        subject.dtype = getattr(torch, request.dtype) if request.dtype else subject.dtype
+        subject = _placed(subject, request)
+        _first_call(subject)
+        target.subjects.append(subject)
+        target.oracles.append(oracle_for(subject))
+        target.built.append(getattr(adapter, "built", ""))
+        target.notes += getattr(adapter, "notes", [])
+    target.expectations = [] if request.adapter else expected_of(obj, target.subjects[0])
+    target.explain = explainer(target.subjects[0])
+
+
+def _adapters(module: ModuleType, obj: Any, request: Request, roots: list[Path]) -> list[Any]:
+    if request.adapter is not None:
+        make = locate(request.adapter, roots)
+        return [_built(make, request.init or {}, request)]
+    if not hasattr(module, "handles"):
+        config = None if request.config is None else locate(request.config, roots)
+        found: list[Any] = module.meet(obj, request.spec, request.init, request.declare, request.kind, config)
+        return found
+    inits = [request.init] if request.init is not None else module.CONFIGURATIONS
+    inits = inits[:1] if isinstance(obj, torch.nn.Module) else inits
+    return [_built(lambda **init: module.make(obj, **init), init, request) for init in inits]
+
+
+def _built(make: Any, init: dict[str, Any], request: Request) -> Any:
+    text = ", ".join(f"{k}={v!r}" for k, v in init.items())
+    try:
+        adapter = make(**init)
+    except (KeyboardInterrupt, TimedOut):
+        raise
+    except BaseException as error:
+        raise BadTarget(f"building {request.spec}({text}) raised {type(error).__name__}: {error}") from error
+    if not callable(getattr(adapter, "call", None)):
+        raise BadTarget(f"adapter={request.adapter!r} made {type(adapter).__name__} without call(query, key, value, allowed)")
+    if not hasattr(adapter, "built"):
+        with contextlib.suppress(AttributeError):
+            adapter.built = text
+    return adapter
+
+
+def _placed(subject: Subject, request: Request) -> Subject:
+    if request.dtype and subject.module is not None:
+        subject.module.to(subject.dtype)
+        subject.setup = (*subject.setup, f"target.to({subject.dtype})")
+    if request.device != "cpu":
+        subject.device = torch.device(request.device)
+        if subject.module is not None:
+            subject.module.to(subject.device)
+    return subject
+
+
+def _first_call(subject: Subject) -> None:
+    """The plain unmasked call must work, else there is nothing to check."""
+    if not subject.widths[0]:
+        raise BadTarget(f"the adapter of {subject.label} says no width; give it `width = D` or `widths = (Dq, Dk, Dv)`")
+    sources = subject.sources[0]
+    T, S = (5, 5) if sources in ("self", "clones") else (5, 7)
+    case = Case(sources, 3, T, S, options={k: v[0] for k, v in subject.options.items()})
+    answer = subject.attempt(subject.draw(case), None, case)
+    if isinstance(answer, Refusal):
+        raise BadTarget(f"the plain call of {subject.label} in [{case}] raised {answer}")
+
+
+def expected_of(obj: Any, subject: Subject) -> list[Expectation]:
+    """Known deviations of the library behind a target; not strict where the target only contains its module."""
+    found = []
+    parts = {type(m) for m in subject.module.modules()} if subject.module is not None else set()
+    for module in adapters():
+        exact = module.handles(obj)
+        if exact or getattr(module, "MODULE", None) in parts:
+            found += [Expectation(e["check"], e["reason"], e["issue"], strict=exact) for e in module.EXPECTED]
+    return found
+
+
+def fault_summaries() -> dict[str, str]:
+    """What each known fault does, by id."""
+    return {fault.id: fault.summary for fault in importlib.import_module("attncheck_faults").faults().values()}
+
+
+def selftest(profile: str = "default") -> list[tuple[str, list[str], list[str]]]:
+    """The kill matrix: for each fault the checks that caught it, and those whose record says that they must."""
+    known = importlib.import_module("attncheck_faults").faults()
+    checks = checks_of("attention")
+    rows = []
+    for fault in known.values():
+        target = faulty_target(fault)
+        caught = [check.id for check in checks if run(check, target, profile).status == "failed"]
+        rows.append((fault.id, caught, [check.id for check in checks if fault.id in check.faults]))
+    return rows
+
+
+def faulty_target(fault: Any = None, **init: Any) -> Target:
+    """The reference, with a step broken where a fault is given, under the plain settings that the fault needs."""
+    reference = importlib.import_module("attncheck_adapters.reference")
+    base = reference.MultiHeadAttention
+    cls, needs = (base, {}) if fault is None else (fault.broken(base), fault.init)
+    target = Target("the reference" if fault is None else fault.id, "attention", "reference")
+    for size in reference.CONFIGURATIONS[:2]:
+        settings = {"dead_rows": "zero", **size, **needs, **init}
+        subject = subject_of(reference.make(cls, **settings), "attention", label=target.spec)
+        target.subjects.append(subject)
+        target.oracles.append(oracle_for(subject))
+    return target
