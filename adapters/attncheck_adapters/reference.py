@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
+from attncheck.masks import additive
 from attncheck.subject import Refused
 from attncheck_adapters.seeded import seeded
 from attncheck_reference import DotProductAttention, MultiHeadAttention
 
+Outputs = tuple[Tensor, Tensor | None]
 KIND = "attention"
 CONFIGURATIONS = [{"width": 24, "heads": 4}, {"width": 16, "heads": 4}, {"width": 8, "heads": 1}]
 EXPECTED: list[dict[str, Any]] = []
@@ -32,6 +34,7 @@ class Reference:
 
     def __init__(self, module: DotProductAttention, class_name: str, init: Mapping[str, Any]) -> None:
         self.module, self.class_name, self.init = module, class_name, dict(init)
+        self.dtype = torch.float32
         self.heads, self.kv_heads = module.heads, module.kv_heads
         if isinstance(module, MultiHeadAttention):
             self.widths = tuple(linear.in_features for linear in (module.q, module.k, module.v))
@@ -44,14 +47,19 @@ class Reference:
                             "layout": "batch-first", "weights": "per-head", "positions": "none"}  # fmt: skip
 
     def call(
-        self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, *, weights: bool = True, mask: str = "bool"
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        allowed: Tensor | None,
+        *,
+        weights: bool = True,
+        mask: str = "bool",
     ) -> tuple[Tensor, Tensor | None]:
         if mask == "additive" and allowed is not None:
-            bias = torch.zeros(allowed.shape, dtype=query.dtype, device=query.device).masked_fill(~allowed, -torch.inf)
-            output: tuple[Tensor, Tensor | None] = self.module(query, key, value, None, bias, weights)
-            return output
-        output = self.module(query, key, value, allowed, None, weights)
-        return output
+            bias = additive.encode(allowed, query.dtype)
+            return cast("Outputs", self.module(query, key, value, None, bias, weights))
+        return cast("Outputs", self.module(query, key, value, allowed, None, weights))
 
     def weights(self) -> dict[str, Tensor]:
         return {name: p.detach() for name, p in self.module.named_parameters()}
@@ -61,7 +69,6 @@ class Reference:
         twin.module = copy.deepcopy(self.module)
         twin.module.drop.p = p
         return twin
-
 
     def source(self) -> str:
         init = ", ".join(f"{k}={v!r}" for k, v in self.init.items())
@@ -101,7 +108,7 @@ def shared(
     q, k, v, o = (weights.get(f"{name}.weight") for name in "qkvo")
     if q is None or k is None or v is None:
         raise Refused(f"weights={sorted(weights)}: expected q.weight, k.weight and v.weight")
-    init = {
+    init: dict[str, Any] = {
         "width": q.shape[1], "heads": heads, "kv_heads": kv_heads, "key_width": k.shape[1], "value_width": v.shape[1],
         "head_width": q.shape[0] // heads, "value_head_width": v.shape[0] // kv_heads, "output": o is not None,
         "out_width": None if o is None else o.shape[0],

@@ -17,7 +17,7 @@ def seeded(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 
 
 def redraw_degenerate(module: nn.Module) -> list[str]:
-    """Draw parameters anew that start as zeros, tiny, huge or not finite: they would hide faults. Returns their names."""
+    """Draw parameters anew that start as zeros, tiny, huge or not finite, and hide faults. Returns their names."""
     names = []
     generator = torch.Generator().manual_seed(1)
     for name, parameter in module.named_parameters():

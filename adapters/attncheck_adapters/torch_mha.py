@@ -6,11 +6,12 @@ N batch, T queries, S keys, h heads
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
+from attncheck.masks import additive
 from attncheck_adapters.seeded import REDRAW, redraw_degenerate, seeded
 
 KIND = "attention"
@@ -36,17 +37,25 @@ def handles(target: object) -> bool:
 class TorchMHA:
     """A padding mask goes to key_padding_mask, everything else to attn_mask; True there means blocked."""
 
-    options = {"weights": (False, True), "mask": ("bool", "additive")}
-    conventions = {"mask": "blocked", "padding_mask": "padding", "causal": "no", "weights": "per-head", "positions": "none"}
+    options: Mapping[str, tuple[Any, ...]] = {"weights": (False, True), "mask": ("bool", "additive")}
 
-    def __init__(self, module: nn.MultiheadAttention, code: str | None) -> None:
+    def __init__(self, module: Any, code: str | None) -> None:
         self.module, self.code = module, code
         self.heads = module.num_heads
         self.widths = (module.embed_dim, module.kdim, module.vdim)
-        self.conventions = {**self.conventions, "layout": "batch-first" if module.batch_first else "seq-first"}
+        layout = "batch-first" if module.batch_first else "seq-first"
+        self.conventions = {"mask": "blocked", "padding_mask": "padding", "causal": "no", "layout": layout,
+                            "weights": "per-head", "positions": "none"}  # fmt: skip
 
     def call(
-        self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, *, weights: bool = True, mask: str = "bool"
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        allowed: Tensor | None,
+        *,
+        weights: bool = True,
+        mask: str = "bool",
     ) -> tuple[Tensor, Tensor | None]:
         masks = {} if allowed is None else self.masks_of(allowed, query, mask)
         if not self.module.batch_first:
@@ -57,9 +66,7 @@ class TorchMHA:
         return output if self.module.batch_first else output.transpose(0, 1), returned
 
     def masks_of(self, allowed: Tensor, query: Tensor, form: str) -> dict[str, Tensor]:
-        blocked = ~allowed
-        if form == "additive":
-            blocked = torch.zeros(allowed.shape, dtype=query.dtype, device=query.device).masked_fill(~allowed, -torch.inf)
+        blocked = additive.encode(allowed, query.dtype) if form == "additive" else ~allowed
         if allowed.ndim == 2:
             return {"attn_mask": blocked}
         if allowed.shape[1] == allowed.shape[2] == 1:
@@ -92,7 +99,7 @@ class TorchMHA:
         return None if self.code is None else lambda: SOURCE.format(code=self.code)
 
 
-SOURCE = '''\
+SOURCE = """\
 {code}
 
 
@@ -114,7 +121,7 @@ def call(query, key, value, allowed, weights=True, mask="bool"):
         query, key, value = (x.transpose(0, 1) for x in (query, key, value))
         query, key, value = (query, query, query) if same else (query, key, value)
     output, returned = target(query, key, value, need_weights=weights, average_attn_weights=False, **masks)
-    return (output if target.batch_first else output.transpose(0, 1)), returned'''
+    return (output if target.batch_first else output.transpose(0, 1)), returned"""
 
 
 def make(target: Any = MODULE, **init: Any) -> TorchMHA:

@@ -5,12 +5,14 @@ N batch, h heads, g key/value heads, T queries, S keys, d head width
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from attncheck.masks import additive
 from attncheck.subject import Refused
 
 KIND = "kernel"
@@ -29,11 +31,14 @@ def handles(target: object) -> bool:
 class TorchSDPA:
     """Functional, so that there is no training mode: dropout is what the caller says."""
 
-    options = {"mask": ("bool", "additive", "flag")}
-    conventions = {"mask": "allowed", "layout": "heads", "weights": "none", "positions": "none", "fully_masked": "zero"}
+    options: Mapping[str, tuple[Any, ...]] = {"mask": ("bool", "additive", "flag")}
 
-    def __init__(self, heads: int = 4, kv_heads: int | None = None, head_width: int = 6, value_width: int | None = None):
+    def __init__(
+        self, heads: int = 4, kv_heads: int | None = None, head_width: int = 6, value_width: int | None = None
+    ):
         self.heads, self.kv_heads = heads, kv_heads or heads
+        self.conventions = {"mask": "allowed", "fully_masked": "zero", "causal": "top-left", "layout": "heads",
+                            "weights": "none", "positions": "none"}  # fmt: skip
         self.widths = (head_width, head_width, value_width or head_width)
         self.sources = ("memory", "separate") if self.widths[1] == self.widths[2] else ("separate",)
 
@@ -46,8 +51,7 @@ class TorchSDPA:
                 raise Refused("is_causal=True says the causal triangle and no other mask")
             given["is_causal"] = True
         elif allowed is not None:
-            zero = torch.zeros(allowed.shape, dtype=query.dtype, device=query.device)
-            given["attn_mask"] = allowed if mask == "bool" else zero.masked_fill(~allowed, -torch.inf)
+            given["attn_mask"] = allowed if mask == "bool" else additive.encode(allowed, query.dtype)
         return F.scaled_dot_product_attention(query, key, value, **given), None
 
     def weights(self) -> dict[str, Tensor]:
@@ -57,7 +61,7 @@ class TorchSDPA:
         return SOURCE.format(gqa=self.heads != self.kv_heads)
 
 
-SOURCE = '''\
+SOURCE = """\
 import torch.nn.functional as F
 
 
@@ -68,7 +72,7 @@ def call(query, key, value, allowed, mask="bool"):
     elif allowed is not None:
         zero = torch.zeros(allowed.shape, dtype=query.dtype)
         given["attn_mask"] = allowed if mask == "bool" else zero.masked_fill(~allowed, -torch.inf)
-    return F.scaled_dot_product_attention(query, key, value, **given), None'''
+    return F.scaled_dot_product_attention(query, key, value, **given), None"""
 
 
 def make(target: Any = None, **init: Any) -> TorchSDPA:

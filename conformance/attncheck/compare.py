@@ -56,7 +56,9 @@ def finite(answer: Answer, rows: Tensor | None = None) -> None:
     """No NaN and no infinity in the outputs of `rows`."""
     bad = ~answer.out.isfinite().all(-1) & _as_rows(rows, answer)
     if bad.any():
-        fail(f"the output of {place(bad)} is not finite", answer, test=f"assert before[{literal(bad)}].isfinite().all()")
+        fail(
+            f"the output of {place(bad)} is not finite", answer, test=f"assert before[{literal(bad)}].isfinite().all()"
+        )
 
 
 def unchanged(before: Answer, after: Answer, rows: Tensor, what: str) -> None:
@@ -114,8 +116,8 @@ def close(got: Answer, want: Tensor, bound: float | Tensor, what: str, rows: Ten
 
 def same_shape(before: Answer, after: Answer) -> None:
     if before.out.shape != after.out.shape:
-        fail(f"two calls of one shape gave outputs {tuple(before.out.shape)} and {tuple(after.out.shape)}", before, after,
-             "assert before.shape == after.shape")  # fmt: skip
+        shapes = f"{tuple(before.out.shape)} and {tuple(after.out.shape)}"
+        fail(f"two calls of one shape gave outputs {shapes}", before, after, "assert before.shape == after.shape")
 
 
 def fail(evidence: str, before: Answer | None, after: Answer | None = None, test: str = "") -> NoReturn:

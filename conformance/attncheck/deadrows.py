@@ -61,4 +61,6 @@ def dead_rows(answer: Answer) -> Tensor:
 
 def _same(a: Tensor, b: Tensor, answer: Answer) -> bool:
     """Equal up to a thousandth of the output's size: the policies lie far apart, and a -1e4 fill rounds coarsely."""
-    return bool((a - b).abs().max() <= 1e-3 * answer.out.nan_to_num(0.0).abs().max().clamp(min=torch.finfo(a.dtype).tiny))
+    return bool(
+        (a - b).abs().max() <= 1e-3 * answer.out.nan_to_num(0.0).abs().max().clamp(min=torch.finfo(a.dtype).tiny)
+    )

@@ -44,7 +44,8 @@ def likely_cause(subject: Subject, failure: Failure, case: Case, faults: Iterabl
     scale = fitted_scale(subject, lambda scale: build(subject, scale=scale), calls)
     if scale is not None:
         usual = width_of(subject) ** -0.5
-        return Cause(text=f"the scores are scaled by {scale:.4g}, where 1/sqrt(d) is {usual:.4g}; if meant, declare scale={scale:.4g}")
+        meant = f"if it is meant, declare scale={scale:.4g}"
+        return Cause(text=f"the scores are scaled by {scale:.4g}, where 1/sqrt(d) is {usual:.4g}; {meant}")
     return Cause(text="no single known fault explains it")
 
 
@@ -96,7 +97,7 @@ def plain_case(call: Answer | Refusal) -> Case:
 
 
 def cause_in_dtype(subject: Subject, failure: Failure, faults: Iterable[Any], build: Build) -> Cause:
-    """A finding in half precision: the fault that breaks the same call in the same way, which the sound one survives."""
+    """In half precision: the fault that breaks the same call in the same way, where the sound one does not."""
     broken = failure.before
     assert broken is not None
 
@@ -112,13 +113,15 @@ def cause_in_dtype(subject: Subject, failure: Failure, faults: Iterable[Any], bu
     if not breaks(build(subject, None)):
         for fault in faults:
             if fits(fault, subject) and breaks(build(subject, fault)):
-                return Cause(fault.id, f"{fault.summary} ({fault.id}): it breaks the same call in {broken.subject.dtype}")
+                return Cause(
+                    fault.id, f"{fault.summary} ({fault.id}): it breaks the same call in {broken.subject.dtype}"
+                )
     return likely_cause(subject, Failure(failure.evidence, None), broken.case, faults, build)
 
 
 def fits(fault: Any, subject: Subject) -> bool:
-    """Whether the fault can be there: its kind, a triangle of the target's own, groups, and the path that it shows on."""
-    causal = subject.says("causal") not in (None, "no") or not fault.init.get("causal")
+    """Whether the fault can be there: its kind, a triangle of the target's own, the path that it shows on."""
+    causal = subject.causality != "no" or not fault.init.get("causal")
     paths = {"": True, "weights": "weights" in subject.options, "additive": speaks_additive(subject)}
     return subject.kind in fault.kinds and causal and paths[fault.path]
 
@@ -128,7 +131,7 @@ def speaks_additive(subject: Subject) -> bool:
 
 
 def battery(subject: Subject, failure: Failure, case: Case) -> list[Answer]:
-    """The finding's own calls, and the same situation without a mask, with a causal and with a random one, at two sizes."""
+    """The finding's own calls, and the same without a mask, with a causal and with a random one, at two sizes."""
     calls = [a for a in (failure.before, failure.after) if isinstance(a, Answer)]
     # A finding in another dtype, or with dropout on, is compared on the target as it is.
     calls = [a for a in calls if a.subject.dtype == subject.dtype and a.subject.adapter is subject.adapter]
@@ -137,7 +140,9 @@ def battery(subject: Subject, failure: Failure, case: Case) -> list[Answer]:
         situation = replace(case, N=N, T=T, S=S if across else T, strided=False)
         calls += _masked_calls(subject, reseeded(situation.but(seed=0), 0))
     for other in _other_settings(subject, case):
-        calls += _masked_calls(subject, reseeded(other.but(N=2, T=4, S=5 if across else 4, strided=False, seed=0), 0))[:2]
+        calls += _masked_calls(subject, reseeded(other.but(N=2, T=4, S=5 if across else 4, strided=False, seed=0), 0))[
+            :2
+        ]
     return calls
 
 

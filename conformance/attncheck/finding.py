@@ -64,7 +64,9 @@ def described(case: Case, subject: Subject) -> dict[str, Any]:
     return {**sizes, "sources": case.sources, "mode": case.mode, **rest, **axes}
 
 
-def influence_of(subject: Subject, failure: Failure, case: Case) -> tuple[list[list[int]] | None, list[list[int]] | None]:
+def influence_of(
+    subject: Subject, failure: Failure, case: Case
+) -> tuple[list[list[int]] | None, list[list[int]] | None]:
     """Which key moves which query's output (T,S) in the first sample, and which may."""
     before = failure.before
     if not isinstance(before, Answer) or before.out.ndim < 3 or before.out.shape[-2] != case.T:

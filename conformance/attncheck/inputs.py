@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -44,7 +45,7 @@ class Inputs:
 
     def map(self, change: Change) -> Inputs:
         """Replace each distinct tensor by `change(name, tensor)`, which gives the tensor and its code."""
-        made: dict[str, Tensor] = {}
+        made: dict[str, Any] = {}
         lines = []
         for group in GROUPS[self.sources]:
             before = getattr(self, group[0])
@@ -88,7 +89,10 @@ class Inputs:
         """The samples (axis 0) or positions (axis -2) of the named tensors in another order."""
         return self.map(
             lambda name, x: (
-                (x.index_select(axis, torch.tensor(index, device=x.device)), f"{name}.index_select({axis}, torch.tensor({index}))")
+                (
+                    x.index_select(axis, torch.tensor(index, device=x.device)),
+                    f"{name}.index_select({axis}, torch.tensor({index}))",
+                )
                 if name in names.split()
                 else (x, "")
             )
@@ -108,7 +112,9 @@ class Inputs:
 
     def fresh(self) -> Inputs:
         """Leaves that collect gradients."""
-        return self.map(lambda name, x: (x.detach().clone().requires_grad_(), f"{name}.detach().clone().requires_grad_()"))
+        return self.map(
+            lambda name, x: (x.detach().clone().requires_grad_(), f"{name}.detach().clone().requires_grad_()")
+        )
 
 
 def drawn(sources: str, shapes: list[tuple[int, ...]], seed: int, dtype: torch.dtype, device: torch.device) -> Inputs:

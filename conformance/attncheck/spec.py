@@ -38,7 +38,9 @@ def locate(spec: str, roots: list[Path]) -> Any:
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except SystemExit as stop:
-        raise BadTarget(f"importing {spec} called sys.exit({stop.code!r}); guard it with if __name__ == '__main__'") from None
+        raise BadTarget(
+            f"importing {spec} called sys.exit({stop.code!r}); guard it with if __name__ == '__main__'"
+        ) from None
     except Exception as error:
         raise BadTarget(f"importing {spec} raised {type(error).__name__}: {error}") from error
 
@@ -94,17 +96,18 @@ def _attribute(module: ModuleType, path: str, spec: str) -> Any:
     return value
 
 
-def importing_code(spec: str, obj: Any) -> str | None:
-    """Lines that import the object under the name `Target`, for a reproduction; None where nothing names it."""
+def importing_code(spec: str) -> str | None:
+    """Lines that import what `spec` names as `Target`, for a reproduction; None where nothing can import it."""
     base, _ = split(spec)
+    if "<" in base or base.startswith("__main__."):
+        return None
     head, colon, tail = base.rpartition(":")
     if colon and head.endswith(".py"):
-        where = str(Path(head).parent)
-        return f"import sys\n\nsys.path[:0] = [{where!r}]\nfrom {Path(head).stem} import {tail.split('.')[0]}\n\nTarget = {tail}"
-    module, name = (head, tail) if colon else (getattr(obj, "__module__", None) or "", getattr(obj, "__qualname__", ""))
-    if not colon:
-        named = base.rpartition(".")
-        module, name = (module, name) if name and module and base.endswith(name) else (named[0], named[2])
-    if not module or not name or "<locals>" in name:
-        return None
-    return f"import sys\n\nsys.path[:0] = ['.', 'src']\nfrom {module} import {name.split('.')[0]}\n\nTarget = {name}"
+        paths, module, name = [str(Path(head).parent)], Path(head).stem, tail
+    elif colon:
+        paths, module, name = [".", "src"], head, tail
+    else:
+        parts = base.split(".")
+        n = max((n for n in range(1, len(parts)) if ".".join(parts[:n]) in sys.modules), default=len(parts) - 1)
+        paths, module, name = [".", "src"], ".".join(parts[:n]), ".".join(parts[n:])
+    return f"import sys\n\nsys.path[:0] = {paths!r}\nfrom {module} import {name.split('.')[0]}\n\nTarget = {name}"

@@ -129,7 +129,7 @@ class Subject:
     conventions: dict[str, Convention]
     modes: tuple[str, ...] = MODES
     dtype: torch.dtype = torch.float32
-    device: torch.device = torch.device("cpu")
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     label: str = "the target"
     setup: tuple[str, ...] = ()  # code that a reproduction runs on `target` after building it
     twins: dict[Any, Any] = field(default_factory=dict, repr=False)  # by dtype, by dropout rate; its weights
@@ -139,22 +139,27 @@ class Subject:
         return None if convention is None else convention.value
 
     @property
+    def causality(self) -> str:
+        """The built-in one. A kernel has none: what it is told of causality is the corner of its flag."""
+        return "no" if self.kind == "kernel" else self.says("causal") or "no"
+
+    @property
     def module(self) -> nn.Module | None:
         module = getattr(self.adapter, "module", None)
         return module if isinstance(module, nn.Module) else None
 
     def lacks(self, need: str) -> str | None:
         """Why a check that needs this cannot be asked here; None where it can."""
-        causal = self.says("causal") not in (None, "no")
+        sees_causality = "TS" in self.masks or self.causality != "no"
         return {
             "weights": f"{self.label} returns no attention weights" if self.says("weights") == "none" else None,
             "mask": None if self.masks else f"{self.label} takes no mask",
-            "causality": None if "TS" in self.masks or causal else f"{self.label} is not causal and takes no (T,S) mask",
+            "causality": None if sees_causality else f"{self.label} is not causal and takes no (T,S) mask",
         }[need]
 
     def pattern(self, T: int, S: int) -> Tensor:
         """The keys (T,S) that the target itself lets each query see, from its conventions."""
-        causal, window = self.says("causal") or "no", self.says("window") or "none"
+        causal, window = self.causality, self.says("window") or "none"
         shift = S - T if causal == "bottom-right" else 0
         offset_TS = torch.arange(S) - torch.arange(T)[:, None] - shift
         allowed_TS = offset_TS <= 0 if causal != "no" else torch.ones(T, S, dtype=torch.bool)

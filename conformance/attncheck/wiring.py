@@ -13,12 +13,13 @@ import torch
 
 from attncheck.compare import Failure
 from attncheck.engine import Expectation, Target, quiet, run
-from attncheck.explain import agrees, fitted_scale, likely_cause, plain_calls
+from attncheck.explain import likely_cause
 from attncheck.finding import Cause
+from attncheck.readings import reading_of
 from attncheck.registry import checks_of
 from attncheck.settings import Request
 from attncheck.spec import BadTarget, locate
-from attncheck.subject import Answer, Case, Convention, Refusal, Subject, TimedOut, subject_of
+from attncheck.subject import Case, Refusal, Subject, TimedOut, subject_of
 from attncheck.timer import limited
 
 
@@ -47,7 +48,8 @@ def settled_weights(subject: Subject) -> dict[str, torch.Tensor] | None:
     if "weights" not in subject.twins:
         make = getattr(subject.adapter, "weights", None)
         said = None if make is None else make()
-        subject.twins["weights"] = reading_of(subject, said) if isinstance(said, list) else said
+        faults = importlib.import_module("attncheck_faults").faults().values()
+        subject.twins["weights"] = reading_of(subject, said, sharing, faults) if isinstance(said, list) else said
     found: dict[str, torch.Tensor] | None = subject.twins["weights"]
     return found
 
@@ -56,68 +58,29 @@ def sharing(subject: Subject, weights: dict[str, torch.Tensor], fault: Any = Non
     """The reference loaded with `weights` under the subject's conventions."""
     reference = importlib.import_module("attncheck_adapters.reference")
     base = reference.MultiHeadAttention if subject.kind == "attention" else reference.DotProductAttention
-    causal, window = subject.says("causal") or "no", subject.says("window") or "none"
+    causal, window = subject.causality, subject.says("window") or "none"
     if causal.startswith("prefix"):
         return None
     settings: dict[str, Any] = {"dead_rows": "nan", **attention}
-    if causal != "no" and subject.kind == "attention":
+    if causal != "no":
         settings |= {"causal": True, "corner": causal}
     if window != "none":
         left, _, right = window.partition(":")
         settings["window"] = (int(left), int(right)) if right else (1 - int(left), 0)
     cls = base if fault is None else fault.broken(base)
     # Grouped heads show in the shapes, whatever the constructor called them.
-    groups = weights["k.weight"].shape[0] * subject.heads // weights["q.weight"].shape[0] if weights else subject.kv_heads
+    groups = (
+        weights["k.weight"].shape[0] * subject.heads // weights["q.weight"].shape[0] if weights else subject.kv_heads
+    )
     adapter = reference.shared(weights, subject.heads, groups, cls, **settings)
     oracle = subject_of(adapter, subject.kind, label="the reference")
     oracle.widths, oracle.conventions, oracle.masks = subject.widths, subject.conventions, subject.masks
     return oracle
 
 
-def reading_of(subject: Subject, readings: list[dict[str, torch.Tensor]]) -> dict[str, torch.Tensor] | None:
-    """The reading under which the reference, sound or with one known fault, gives one of the target's plain outputs."""
-    calls = plain_calls(subject)
-    readings = [r for r in readings if calls and _out_width(r, subject) in (None, calls[0].out.shape[-1])]
-    for reading in readings:
-        twin = sharing(subject, reading)
-        if any(agrees(twin, [call]) for call in calls):
-            return reading
-    likely = readings[:2]
-    for reading in likely:
-        if fitted_scale(subject, lambda scale, r=reading: sharing(subject, r, scale=scale), calls[:1]) is not None:
-            return reading
-    return next((r for r in likely if _faulty_reading(subject, r, calls)), None)
-
-
-def _out_width(reading: dict[str, torch.Tensor], subject: Subject) -> int | None:
-    """Do of a reading; None for a kernel."""
-    if not reading:
-        return None
-    if "o.weight" in reading:
-        return reading["o.weight"].shape[0]
-    d = reading["q.weight"].shape[0] // subject.heads
-    return subject.heads * reading["v.weight"].shape[0] // (reading["k.weight"].shape[0] // d)
-
-
-def _faulty_reading(subject: Subject, reading: dict[str, torch.Tensor], calls: list[Answer]) -> bool:
-    """Whether one fault on this reading gives all plain outputs, under the observed causality or else the other one."""
-    observed = subject.conventions.get("causal")
-    for causal in dict.fromkeys((subject.says("causal") or "no", "top-left", "no")):
-        for fault in importlib.import_module("attncheck_faults").faults().values():
-            if subject.kind not in fault.kinds:
-                continue
-            subject.conventions["causal"] = Convention(causal, "observed", f"with the fault {fault.id} it gives these outputs")
-            if agrees(sharing(subject, reading, fault), calls):
-                if observed is not None and causal == observed.value:
-                    subject.conventions["causal"] = observed
-                return True
-    if observed is not None:
-        subject.conventions["causal"] = observed
-    return False
-
-
 def explainer(subject: Subject) -> Any:
     """Looks for the fault behind a finding; those that the check names first come first."""
+
     def explain(failure: Failure, case: Case, killers: tuple[str, ...]) -> Cause:
         known = importlib.import_module("attncheck_faults").faults()
         ordered = [known[k] for k in killers if k in known] + [f for f in known.values() if f.id not in killers]
@@ -147,7 +110,7 @@ def _fill(target: Target, request: Request, roots: list[Path], obj: Any) -> None
     module = adapter_for(obj)
     made = _adapters(module, obj, request, roots)
     target.adapter = request.adapter or module.__name__.rpartition(".")[2].replace("infer", "inferred")
-    target.kind = request.kind or getattr(made[0], "kind", getattr(module, "KIND", "attention"))
+    target.kind = str(request.kind or getattr(made[0], "kind", getattr(module, "KIND", "attention")))
     for adapter in made:
         subject = subject_of(adapter, target.kind, request.declare, request.spec)
         subject.dtype = getattr(torch, request.dtype) if request.dtype else subject.dtype
@@ -183,7 +146,9 @@ def _built(make: Any, init: dict[str, Any], request: Request) -> Any:
     except BaseException as error:
         raise BadTarget(f"building {request.spec}({text}) raised {type(error).__name__}: {error}") from error
     if not callable(getattr(adapter, "call", None)):
-        raise BadTarget(f"adapter={request.adapter!r} made {type(adapter).__name__} without call(query, key, value, allowed)")
+        raise BadTarget(
+            f"adapter={request.adapter!r} made {type(adapter).__name__} without call(query, key, value, allowed)"
+        )
     if not hasattr(adapter, "built"):
         with contextlib.suppress(AttributeError):
             adapter.built = text

@@ -49,7 +49,9 @@ class Fault:
         return cls
 
 
-def fault(id: str, *, step: str, bugs: tuple[str, ...] = (), path: str = "", **init: Any) -> Callable[[Callable[..., Any]], Fault]:
+def fault(
+    id: str, *, step: str, bugs: tuple[str, ...] = (), path: str = "", **init: Any
+) -> Callable[[Callable[..., Any]], Fault]:
     """Register `f(module, sound, *arguments)` in place of one step of the reference."""
     if id in FAULTS:
         raise ValueError(f"fault id={id!r} is taken by {FAULTS[id].run.__module__}")

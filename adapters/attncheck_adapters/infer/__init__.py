@@ -39,6 +39,7 @@ class Inferred:
     conventions: dict[str, Convention]
     notes: list[str] = field(default_factory=list)
     dtype: torch.dtype = torch.float32
+    modes: tuple[str, ...] = MODES[:2]
 
     def __post_init__(self) -> None:
         self.widths = self.sizes.widths
@@ -53,7 +54,11 @@ class Inferred:
         found = self.form.sources() if self.kind == "attention" else ("memory", "separate")
         if self.widths[0] != self.widths[1]:
             found = tuple(s for s in found if s not in ("self", "clones"))
-        return found if self.form.extra.get("unequal", True) else tuple(s for s in found if s in ("self", "clones")) or found
+        return (
+            found
+            if self.form.extra.get("unequal", True)
+            else tuple(s for s in found if s in ("self", "clones")) or found
+        )
 
     @property
     def module(self) -> nn.Module | None:
@@ -138,7 +143,7 @@ def _attention(obj: Any, spec: str, target: Any, recipe: Recipe | None, declare:
     dtype = getattr(torch, declare["dtype"]) if "dtype" in declare else torch.float32
     probe = Probe(target, form, sizes.widths, None, dtype)
     conventions = _probed(probe, spec, sizes.heads, declare, _named_causal(obj, recipe, form))
-    imported = None if recipe is None else importing_code(spec, obj)
+    imported = None if recipe is None else importing_code(spec)
     adapter = Inferred(target, "attention", form, sizes, built, imported, recipe, conventions, notes, dtype)
     adapter.modes = _modes(adapter)
     return adapter
@@ -148,7 +153,7 @@ def _kernel(obj: Any, spec: str, declare: dict[str, str]) -> Inferred:
     form, sizes = form_of(obj, spec), Sizes((6, 6, 6), 4, 4)
     probe = Probe(obj, form, sizes.widths, (4, 4), torch.float32)
     conventions = _probed(probe, spec, 4, declare, None)
-    return Inferred(obj, "kernel", form, sizes, "a function", importing_code(spec, obj), None, conventions)
+    return Inferred(obj, "kernel", form, sizes, "a function", importing_code(spec), None, conventions)
 
 
 def _probed(

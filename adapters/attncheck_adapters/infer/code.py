@@ -47,7 +47,10 @@ def call_code(form: Form, heads: int, kernel: bool = False) -> str:
     flag = ", weights=True" if "weights" in form.names else ""
     lines = [f"def call(query, key, value, allowed{flag}):", "    given = {}"]
     if form.masks:
-        lines += ["    if allowed is not None:", f"        N, h, T, S = len(query), {heads}, query.shape[-2], key.shape[-2]"]
+        lines += [
+            "    if allowed is not None:",
+            f"        N, h, T, S = len(query), {heads}, query.shape[-2], key.shape[-2]",
+        ]
         lines += ["        m = allowed if allowed.ndim == 4 else allowed[None, None]", *_branches(form)]
     lines += [f"    given[{form.names['weights']!r}] = weights"] if flag else []
     return "\n".join(lines + _invocation(form))

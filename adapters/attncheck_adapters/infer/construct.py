@@ -48,7 +48,9 @@ class Recipe:
     def make(self) -> Any:
         """The target, built under seed 0; whatever its constructor raises is a BadTarget."""
         try:
-            return seeded(lambda: self.obj(**self.keywords) if self.holder is None else self.obj(self.holder(**self.keywords)))
+            return seeded(
+                lambda: self.obj(**self.keywords) if self.holder is None else self.obj(self.holder(**self.keywords))
+            )
         except (KeyboardInterrupt, TimedOut):
             raise
         except BaseException as error:
@@ -75,7 +77,9 @@ class Recipe:
 def build(obj: Any, init: dict[str, Any] | None, config: Any) -> list[tuple[Recipe, Any]]:
     """Up to two configurations of a class or factory; the user's own keywords make it one."""
     if not callable(obj):
-        raise BadTarget(f"the target is {type(obj).__name__} {obj!r:.60}, expected a class, a factory, a function or a module")
+        raise BadTarget(
+            f"the target is {type(obj).__name__} {obj!r:.60}, expected a class, a factory, a function or a module"
+        )
     recipes = [plan(obj, init, config, sizes) for sizes in (SIZES if init is None else SIZES[:1])]
     first = (recipes[0], recipes[0].make())
     others = [r for r in recipes[1:] if r.text != first[0].text]
@@ -116,7 +120,9 @@ def _defaults(obj: Any) -> dict[str, Any]:
     return {n: p.default for n, p in _parameters(obj).items() if p.default is not inspect.Parameter.empty}
 
 
-def _values(obj: Any, parameters: dict[str, inspect.Parameter], sizes: dict[str, Any], given: dict[str, Any]) -> dict[str, Any]:
+def _values(
+    obj: Any, parameters: dict[str, inspect.Parameter], sizes: dict[str, Any], given: dict[str, Any]
+) -> dict[str, Any]:
     """A value for each argument whose role is known; a required one without a role is the user's to give."""
     values: dict[str, Any] = {}
     single = not any(role_of(n) == "heads" for n in parameters)
@@ -148,13 +154,14 @@ def _config_class(obj: Any, parameter: inspect.Parameter) -> Any:
         annotation = getattr(module, annotation.strip("'\""), None)
     if inspect.isclass(annotation) and annotation is not inspect.Parameter.empty and annotation not in (dict, object):
         return annotation
-    beside = [
-        c for c in vars(module).values()
-        if inspect.isclass(c) and dataclasses.is_dataclass(c) and any(role_of(f.name) == "width" for f in dataclasses.fields(c))
-    ] if module else []  # fmt: skip
+    beside = [c for c in vars(module).values() if inspect.isclass(c) and _has_width(c)] if module else []
     if len(beside) == 1:
         return beside[0]
     raise BadTarget(
-        f"building {getattr(obj, '__name__', obj)}: {parameter.name!r} is a config, and {len(beside)} dataclasses beside it could "
-        f"be meant; give --target-config=pkg.mod:Config"
+        f"building {getattr(obj, '__name__', obj)}: {parameter.name!r} is a config, and {len(beside)} dataclasses "
+        f"beside it could be meant; give --target-config=pkg.mod:Config"
     )
+
+
+def _has_width(cls: type) -> bool:
+    return dataclasses.is_dataclass(cls) and any(role_of(f.name) == "width" for f in dataclasses.fields(cls))

@@ -37,7 +37,9 @@ def form_of(function: Callable[..., Any], label: str) -> Form:
     """Read the roles off the argument names."""
     names: dict[str, str] = {}
     optional = []
-    parameters = [p for p in inspect.signature(function).parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    parameters = [
+        p for p in inspect.signature(function).parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
     for parameter in parameters:
         role = call_role(parameter.name)
         required = parameter.default is inspect.Parameter.empty

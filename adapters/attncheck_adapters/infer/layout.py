@@ -17,10 +17,18 @@ from torch import Tensor, nn
 from attncheck_adapters.infer.sizes import Sizes
 
 ROLES = {
-    "q": re.compile(r"(^|[._])(w?_?q|.*quer(y|ies).*|.*to_?q|wq|.*q_?(proj|lin|linear|net|map|w|weight|matrix|layer|transform))\d?$"),
-    "k": re.compile(r"(^|[._])(w?_?k|.*keys?.*|.*to_?k|wk|.*k_?(proj|lin|linear|net|map|w|weight|matrix|layer|transform))\d?$"),
-    "v": re.compile(r"(^|[._])(w?_?v|.*val(ue)?s?.*|.*to_?v|wv|.*v_?(proj|lin|linear|net|map|w|weight|matrix|layer|transform))\d?$"),
-    "o": re.compile(r"(^|[._])(w?_?o|.*out.*|wo|.*c_proj|.*dense|.*fc\w*|.*merge\w*|.*combine\w*|.*unify\w*|proj|.*o_?(proj|lin|linear|net|w))\d?$"),
+    "q": re.compile(
+        r"(^|[._])(w?_?q|.*quer(y|ies).*|.*to_?q|wq|.*q_?(proj|lin|linear|net|map|w|weight|matrix|layer|transform))\d?$"
+    ),
+    "k": re.compile(
+        r"(^|[._])(w?_?k|.*keys?.*|.*to_?k|wk|.*k_?(proj|lin|linear|net|map|w|weight|matrix|layer|transform))\d?$"
+    ),
+    "v": re.compile(
+        r"(^|[._])(w?_?v|.*val(ue)?s?.*|.*to_?v|wv|.*v_?(proj|lin|linear|net|map|w|weight|matrix|layer|transform))\d?$"
+    ),
+    "o": re.compile(
+        r"(^|[._])(w?_?o|.*out.*|wo|.*c_proj|.*dense|.*fc\w*|.*merge\w*|.*combine\w*|.*unify\w*|proj|.*o_?(proj|lin|linear|net|w))\d?$"
+    ),
 }
 
 
@@ -96,7 +104,9 @@ def _stacked(matrices: list[Matrix], heads: int) -> list[Matrix]:
         if "*" in pattern and len(twins) == heads and len({t.weight.shape for t in twins}) == 1:
             biases = [t.bias for t in twins if t.bias is not None]
             bias = torch.cat(biases) if len(biases) == heads else None
-            result.append(Matrix(pattern.replace("*.", "").replace(".*", ""), torch.cat([t.weight for t in twins]), bias))
+            result.append(
+                Matrix(pattern.replace("*.", "").replace(".*", ""), torch.cat([t.weight for t in twins]), bias)
+            )
         else:
             result += twins
     return result
@@ -120,6 +130,7 @@ def _arranged(matrices: list[Matrix], sizes: Sizes) -> Iterator[dict[str, Tensor
 
 def _orders(matrices: list[Matrix]) -> list[tuple[Matrix, ...]]:
     """All orders as q, k, v, o, those first that the names speak for."""
+
     def agreement(order: tuple[Matrix, ...]) -> int:
         return -sum(bool(ROLES[role].search(m.name)) for role, m in zip("qkvo", order, strict=False))
 
@@ -139,7 +150,10 @@ def _cut(fused: Matrix, sizes: Sizes) -> Iterator[dict[str, Matrix]]:
         d = rows // (h + 2 * g)
         for order in itertools.permutations("qkv"):
             lengths = [h * d if role == "q" else g * d for role in order]
-            yield {r: m for r, m in sorted(zip(order, _split(fused, lengths), strict=True), key=lambda p: "qkv".index(p[0]))}
+            yield {
+                r: m
+                for r, m in sorted(zip(order, _split(fused, lengths), strict=True), key=lambda p: "qkv".index(p[0]))
+            }
     if h == g and rows % (3 * h) == 0:
         d = rows // (3 * h)
         for view, axis in (((h, 3, d), 1), ((h, d, 3), 2), ((d, 3, h), 1)):
@@ -156,14 +170,14 @@ def _cut_pair(fused: Matrix, sizes: Sizes) -> Iterator[dict[str, Matrix]]:
 
 
 def _split(fused: Matrix, lengths: list[int]) -> list[Matrix]:
-    weights = fused.weight.split(lengths)
-    biases = [None] * len(lengths) if fused.bias is None else list(fused.bias.split(lengths))
+    weights = torch.split(fused.weight, lengths)
+    biases = [None] * len(lengths) if fused.bias is None else list(torch.split(fused.bias, lengths))
     return [Matrix(fused.name, w, b) for w, b in zip(weights, biases, strict=True)]
 
 
 def _unbound(fused: Matrix, view: tuple[int, int, int], axis: int, heads: int) -> list[Matrix]:
     def parts(x: Tensor) -> list[Tensor]:
-        cut = x.view(*view, -1).unbind(axis)
+        cut = list(x.view(*view, -1).unbind(axis))
         # What is left has the head axis first, or last where channels came first.
         cut = [c if c.shape[0] == heads and view[0] == heads else c.transpose(0, 1) for c in cut]
         return [c.reshape(-1, c.shape[-1]) for c in cut]

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from attncheck.inputs import Inputs, drawn
+from attncheck.masks import additive
 from attncheck.spec import BadTarget
 from attncheck.subject import Convention, TimedOut
 from attncheck_adapters.infer.code import NATIVE
@@ -25,7 +26,9 @@ Call = Callable[..., tuple[Tensor, Tensor | None]]
 class Probe:
     """Calls of one target under a form that is still being found."""
 
-    def __init__(self, target: Any, form: Form, widths: tuple[int, int, int], heads: tuple[int, int] | None, dtype: torch.dtype):
+    def __init__(
+        self, target: Any, form: Form, widths: tuple[int, int, int], heads: tuple[int, int] | None, dtype: torch.dtype
+    ):
         self.target, self.form, self.widths, self.heads, self.dtype = target, form, widths, heads, dtype
         self.seed = 0
 
@@ -162,7 +165,9 @@ def find_layout(probe: Probe) -> Convention:
         moved[layout] = bool(rows[1].any()) and not bool(rows[0].any() or rows[2].any())
     probe.form.layout = "seq-first" if moved.get("seq-first") and not moved.get("batch-first") else "batch-first"
     evidence = f"editing one sample moved only that sample when read as {probe.form.layout}"
-    return Convention(probe.form.layout, "observed", evidence if moved.get(probe.form.layout) else "undecided: samples mix")
+    return Convention(
+        probe.form.layout, "observed", evidence if moved.get(probe.form.layout) else "undecided: samples mix"
+    )
 
 
 def find_causality(probe: Probe) -> tuple[Convention, Convention | None]:
@@ -226,7 +231,9 @@ def find_masks(probe: Probe, heads: int, declared: Mapping[str, str]) -> dict[st
             convention, encoding, taken = _settled(verdicts, argument)
             encoding = {"real": "allowed", "padding": "blocked"}.get(declared.get(key, ""), declared.get(key, encoding))
             probe.form.masks += [(argument, axes, encoding) for axes in _without_twins(taken)]
-            found[key] = convention if role == "mask" else replace(convention, value=PADDING.get(convention.value or ""))
+            found[key] = (
+                convention if role == "mask" else replace(convention, value=PADDING.get(convention.value or ""))
+            )
     return found or {"mask": Convention("none", "observed", "the call has no mask argument")}
 
 
@@ -246,13 +253,21 @@ def _settled(verdicts: dict[str, dict[str, str]], argument: str) -> tuple[Conven
         meaning = max(dict.fromkeys(values), key=values.count)
         where = ", ".join(f"{axes}: {value}" for axes, value in told.items())
         if encoding == "additive":
-            return Convention("additive", "observed", f"{argument} hides keys by -inf and not by bool ({where})"), encoding, list(told)
+            return (
+                Convention("additive", "observed", f"{argument} hides keys by -inf and not by bool ({where})"),
+                encoding,
+                list(told),
+            )
         evidence = f"{argument}: edited keys act where {'True' if meaning == 'allowed' else 'False'} stands ({where})"
         native = "int" if encoding == "int" and meaning == "allowed" else meaning
         return Convention(meaning, "observed", evidence), native, list(told)
     taken = [axes for axes, v in verdicts.items() if "none" in v.values()]
     if taken:
-        return Convention(None, "observed", f"{argument} is taken ({', '.join(taken)}), but True has no clear effect"), "allowed", taken
+        return (
+            Convention(None, "observed", f"{argument} is taken ({', '.join(taken)}), but True has no clear effect"),
+            "allowed",
+            taken,
+        )
     return Convention(None, "observed", f"{argument}: no mask of {', '.join(verdicts)} was accepted"), "allowed", []
 
 
@@ -273,7 +288,7 @@ def _meanings(probe: Probe, argument: str, axes: str, heads: int) -> dict[str, s
     found = {}
     for encoding in ("bool", "additive", "int"):
         given = {"bool": native, "int": native.long()}.get(encoding)
-        given = torch.zeros(native.shape, dtype=probe.dtype).masked_fill(~native, -torch.inf) if given is None else given
+        given = additive.encode(native, probe.dtype) if given is None else given
         moved = probe.movement(inputs, **{argument: given})
         if moved is not None:
             found[encoding] = _verdict(moved, mask.expand(N, heads, T, S), sources == "self")

@@ -18,7 +18,7 @@ def several(case: Case) -> bool:
 
 def causal_mask(subject: Subject, case: Case) -> Tensor | None:
     """None where the target is causal by itself, so that its own triangle is tried and not ours."""
-    return None if subject.says("causal") not in (None, "no") and subject.kind != "kernel" else triangle(case)
+    return triangle(case) if subject.causality == "no" else None
 
 
 @check(
@@ -79,9 +79,10 @@ def future_gradient(subject: Subject, case: Case, oracle: Subject | None) -> Non
         if bool((row_S[hidden_S] != 0).any()):
             s = int((row_S.masked_fill(~hidden_S, 0)).argmax())
             fail(
-                f"the output of query {t} has gradient {float(row_S[s]):.2g} with respect to key {s}, which it must not see",
+                f"the output of query {t} has gradient {float(row_S[s]):.2g} with respect to key {s}, later than it",
                 answer,
-                test=f"(grad,) = torch.autograd.grad(before[..., {t}, :].sum(), key)\nassert not grad[..., {s}, :].any()",
+                test=f"(grad,) = torch.autograd.grad(before[..., {t}, :].sum(), key)\n"
+                f"assert not grad[..., {s}, :].any()",
             )
     premise(live, "no output has a gradient")
 
@@ -106,5 +107,3 @@ def past_matters(subject: Subject, case: Case, oracle: Subject | None) -> None:
         if rows.any():
             after = answered(subject.attempt(inputs.edited([s], case.seed), allowed, case))
             changed(before, after, rows, f"key {s} may be seen, but when it was edited")
-
-

@@ -51,12 +51,14 @@ def inputs_untouched(subject: Subject, case: Case, oracle: Subject | None) -> No
     with watched(subject) as given:
         answer = answered(subject.attempt(inputs, theirs, case.but(strided=False)))
     now = {} if subject.module is None else dict(subject.module.state_dict())
-    changes = [(name, x, was) for name, x, was in zip(("query", "key", "value"), answer.inputs.tensors(), mine, strict=True)]
+    changes = [
+        (name, x, was) for name, x, was in zip(("query", "key", "value"), answer.inputs.tensors(), mine, strict=True)
+    ]
     changes += [] if theirs is None or allowed is None else [("allowed", theirs, allowed)]
     for name, x, was in changes:
         if not torch.equal(x, was):
-            fail(f"the call changed its argument {name}", answer,
-                 test=f"was = {name}.clone()\ncall(query, key, value, allowed)\nassert torch.equal({name}, was)")  # fmt: skip
+            test = f"was = {name}.clone()\ncall(query, key, value, allowed)\nassert torch.equal({name}, was)"
+            fail(f"the call changed its argument {name}", answer, test=test)
     for name, x, was in given:
         if not torch.equal(x, was):
             fail(f"the target changed its argument {name} in place", answer, test=WATCH)

@@ -56,11 +56,11 @@ def polarity(subject: Subject, case: Case, oracle: Subject | None) -> None:
         if unseen.any() and float(leaks[-1].max()) > worst[0]:
             worst = float(leaks[-1].max()), after, unseen
     strong, weak = torch.cat(acts), torch.cat(leaks)
-    premise(len(strong) and len(weak), "no key is allowed for one query and blocked for another")
+    premise(len(strong) > 0 and len(weak) > 0, "no key is allowed for one query and blocked for another")
     if strong.median() == 0 or weak.median() > strong.median() / 10:
         fail(
-            f"{_reading(subject, float(strong.median()), float(weak.median()))}: editing an allowed key moves the output by "
-            f"{float(strong.median()):.2g}, a blocked one by {float(weak.median()):.2g} (medians)",
+            f"{_reading(subject, float(strong.median()), float(weak.median()))}: editing an allowed key moves the "
+            f"output by {float(strong.median()):.2g}, a blocked one by {float(weak.median()):.2g} (medians)",
             before,
             worst[1],
             f"assert torch.equal(before[{literal(worst[2])}], after[{literal(worst[2])}])",
@@ -70,7 +70,9 @@ def polarity(subject: Subject, case: Case, oracle: Subject | None) -> None:
 def _reading(subject: Subject, strong: float, weak: float) -> str:
     declared = subject.conventions.get("mask")
     value = declared.value if declared else None
-    told = f"True was {declared.source} to mean {value}" if declared and value else "True should mean allowed or blocked"
+    told = (
+        f"True was {declared.source} to mean {value}" if declared and value else "True should mean allowed or blocked"
+    )
     told = f"the mask was {declared.source} to be additive" if declared and value == "additive" else told
     if strong == 0 and weak > 0:
         return f"{told}, but it works the other way round"
@@ -185,10 +187,12 @@ def fully_masked(subject: Subject, case: Case, oracle: Subject | None) -> None:
     if wanted not in (None, "undefined", policy):
         raise Failure(f"a fully masked row gives {policy}, declared is {wanted}", answer, test=dead_test(wanted, case))
     if policy != usual:
+        before, after = (usual_answer, answer) if isinstance(answer, Answer) else (answer, None)
         raise Failure(
             f"a fully masked row gives {policy} in [{case}] and {usual} in [{first}]",
-            *((usual_answer, answer) if isinstance(answer, Answer) else (answer, None)),
-            test="assert torch.allclose(before[0, ..., -2:, :], after[0, ..., -2:, :], equal_nan=True)",
+            before,
+            after,
+            "assert torch.allclose(before[0, ..., -2:, :], after[0, ..., -2:, :], equal_nan=True)",
         )
 
 

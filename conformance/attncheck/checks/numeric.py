@@ -35,7 +35,11 @@ def oracle(subject: Subject, case: Case, oracle: Subject | None) -> None:
     got = answered(subject.attempt(inputs, allowed, case))
     want, bound = expected(subject, oracle, got)
     close(got, want.out, bound, "against the float64 reference on the same weights")
-    if got.weights is not None and got.weights.shape == (case.N, subject.heads, case.T, case.S) and want.weights is not None:
+    if (
+        got.weights is not None
+        and got.weights.shape == (case.N, subject.heads, case.T, case.S)
+        and want.weights is not None
+    ):
         error = float((got.weights.detach().cpu().double() - want.weights.detach()).abs().max())
         if not error <= max(bound, 64 * torch.finfo(subject.dtype).eps):
             fail(f"the returned weights are off by {error:.2g} from the reference", got, test="")

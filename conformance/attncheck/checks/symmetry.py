@@ -36,7 +36,12 @@ def permutation(subject: Subject, case: Case, oracle: Subject | None) -> None:
     names = "query key value" if inputs.tied else "key value"
     after = answered(subject.attempt(inputs.reindexed(order, -2, names), None, case))
     want = before.out[..., order, :] if inputs.tied else before.out
-    close(after, want, tolerance(before), "after rotating the tokens by one" if inputs.tied else "after rotating the memory")
+    close(
+        after,
+        want,
+        tolerance(before),
+        "after rotating the tokens by one" if inputs.tied else "after rotating the memory",
+    )
     if inputs.tied and not bool((want != before.out).any()):
         fail("all positions have the same output, although their tokens differ", before,
              test="assert (before != before.roll(1, -2)).any()")  # fmt: skip
@@ -45,7 +50,13 @@ def permutation(subject: Subject, case: Case, oracle: Subject | None) -> None:
 @check(
     "symmetry.batch",
     axes={"masked": (False, True)},
-    faults=("batch.as-time", "batch.mean-of-samples", "heads.batch-merged", "softmax.batch-axis", "batch.first-keys-for-all"),
+    faults=(
+        "batch.as-time",
+        "batch.mean-of-samples",
+        "heads.batch-merged",
+        "softmax.batch-axis",
+        "batch.first-keys-for-all",
+    ),
 )
 def batch(subject: Subject, case: Case, oracle: Subject | None) -> None:
     """Samples do not influence one another; a sample alone is what it is in the batch, and there its tokens act.

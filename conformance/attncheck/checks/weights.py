@@ -43,7 +43,13 @@ def rows_sum(subject: Subject, case: Case, oracle: Subject | None) -> None:
 def _sums(subject: Subject, answer: Answer, sums: torch.Tensor) -> None:
     kind = subject.says("weight_sum") or "one"
     slack = 16 * torch.finfo(subject.dtype).eps * max(1, sums.shape[-1])
-    off = (sums - 1).abs() if kind == "one" else (sums - 1).clamp(min=0) if kind == "below-one" else torch.zeros_like(sums)
+    off = (
+        (sums - 1).abs()
+        if kind == "one"
+        else (sums - 1).clamp(min=0)
+        if kind == "below-one"
+        else torch.zeros_like(sums)
+    )
     if not bool((off <= slack).all()):
         worst = sums.flatten()[off.nan_to_num(torch.inf).argmax()]
         fail(f"the weights of a query sum to {float(worst):.4g}, expected {kind}", answer,

@@ -1,0 +1,63 @@
+"""Which reading of a target's parameters is right: decided by parity with the reference, never by names alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+from torch import Tensor
+
+from attncheck.explain import agrees, fits, fitted_scale, plain_calls
+from attncheck.subject import Answer, Convention, Subject
+
+Reading = dict[str, Tensor]
+# (subject, reading, fault or None, **settings) -> the reference on these weights.
+Share = Callable[..., Subject | None]
+
+
+def reading_of(subject: Subject, readings: list[Reading], share: Share, faults: Iterable[Any]) -> Reading | None:
+    """The reading under which the reference, sound or with one known fault, gives one of the target's plain outputs."""
+    calls = plain_calls(subject)
+    readings = [r for r in readings if calls and out_width(r, subject) in (None, calls[0].out.shape[-1])]
+    for reading in readings:
+        twin = share(subject, reading)
+        if any(agrees(twin, [call]) for call in calls):
+            return reading
+    likely = readings[:2]
+    for reading in likely:
+        if fitted_scale(subject, partial(_scaled, share, subject, reading), calls[:1]) is not None:
+            return reading
+    known = list(faults)
+    return next((r for r in likely if _gives_with_fault(subject, r, calls, share, known)), None)
+
+
+def _scaled(share: Share, subject: Subject, reading: Reading, scale: float) -> Subject | None:
+    return share(subject, reading, scale=scale)
+
+
+def out_width(reading: Reading, subject: Subject) -> int | None:
+    """Do of a reading; None for a kernel."""
+    if not reading:
+        return None
+    if "o.weight" in reading:
+        return reading["o.weight"].shape[0]
+    d = reading["q.weight"].shape[0] // subject.heads
+    return subject.heads * reading["v.weight"].shape[0] // (reading["k.weight"].shape[0] // d)
+
+
+def _gives_with_fault(subject: Subject, reading: Reading, calls: list[Answer], share: Share, faults: list[Any]) -> bool:
+    """Whether one fault on this reading gives all plain outputs, under the observed causality or else the other one."""
+    observed = subject.conventions.get("causal")
+    for causal in dict.fromkeys((subject.says("causal") or "no", "top-left", "no")):
+        if observed is None or causal != observed.value:
+            subject.conventions["causal"] = Convention(
+                causal, "observed", "only so does a known fault give the outputs"
+            )
+        for fault in faults:
+            if fits(fault, subject) and agrees(share(subject, reading, fault), calls):
+                return True
+    subject.conventions.pop("causal", None)
+    if observed is not None:
+        subject.conventions["causal"] = observed
+    return False
