@@ -32,8 +32,8 @@ class Reference:
 
     options: Mapping[str, tuple[Any, ...]] = {"weights": (False, True), "mask": ("bool", "additive")}
 
-    def __init__(self, module: DotProductAttention, class_name: str, init: Mapping[str, Any]) -> None:
-        self.module, self.class_name, self.init = module, class_name, dict(init)
+    def __init__(self, module: DotProductAttention, init: Mapping[str, Any]) -> None:
+        self.module, self.init = module, dict(init)
         self.dtype = torch.float32
         self.heads, self.kv_heads = module.heads, module.kv_heads
         if isinstance(module, MultiHeadAttention):
@@ -68,13 +68,13 @@ class Reference:
         twin = copy.copy(self)
         twin.module = copy.deepcopy(self.module)
         twin.module.drop.p = p
+        twin.init = {**self.init, "dropout": p}
         return twin
 
     def source(self) -> str:
         init = ", ".join(f"{k}={v!r}" for k, v in self.init.items())
         return "\n".join([
-            f"from attncheck_reference import {self.class_name}", "", "torch.manual_seed(0)",
-            f"target = {self.class_name}({init})", "", "",
+            *self._import(), "", "torch.manual_seed(0)", f"target = Target({init})", "", "",
             "def call(query, key, value, allowed, weights=True, mask='bool'):",
             "    if mask == 'additive' and allowed is not None:",
             "        bias = torch.zeros(allowed.shape, dtype=query.dtype).masked_fill(~allowed, -torch.inf)",
@@ -82,13 +82,20 @@ class Reference:
             "    return target(query, key, value, allowed, None, weights)",
         ])  # fmt: skip
 
+    def _import(self) -> list[str]:
+        cls = type(self.module)
+        fault = getattr(cls, "fault", None)
+        if fault is None:
+            return [f"from {cls.__module__} import {cls.__qualname__} as Target"]
+        return ["from attncheck_faults import faults", "", f"Target = faults()[{fault!r}].broken()"]
+
 
 def make(target: type[DotProductAttention] = MultiHeadAttention, **init: Any) -> Reference:
     if issubclass(target, MultiHeadAttention):
-        return Reference(seeded(target, **init), target.__name__, init)
+        return Reference(seeded(target, **init), init)
     head_width = init.pop("head_width", 6)
     module = seeded(target, **init)
-    return Reference(module, target.__name__, {**init, "head_width": head_width})
+    return Reference(module, {**init, "head_width": head_width})
 
 
 def shared(
@@ -104,7 +111,7 @@ def shared(
     """
     if not weights:
         kernel = (target or DotProductAttention)(heads, kv_heads, **attention)
-        return _plain(Reference(kernel.double(), "DotProductAttention", {}))
+        return _plain(Reference(kernel.double(), {}))
     q, k, v, o = (weights.get(f"{name}.weight") for name in "qkvo")
     if q is None or k is None or v is None:
         raise Refused(f"weights={sorted(weights)}: expected q.weight, k.weight and v.weight")
@@ -116,7 +123,7 @@ def shared(
     module = (target or MultiHeadAttention)(**init, **attention).double()
     module.load_state_dict({name: torch.zeros_like(p) for name, p in module.state_dict().items()})
     module.load_state_dict({name: w.double().cpu() for name, w in weights.items()}, strict=False)
-    return _plain(Reference(module, "MultiHeadAttention", init))
+    return _plain(Reference(module, init))
 
 
 def _plain(reference: Reference) -> Reference:

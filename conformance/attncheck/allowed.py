@@ -27,10 +27,8 @@ def random_mask(axes: str, subject: Subject, case: Case) -> Tensor:
 
     A mask without a query axis is shared by all queries, so the key that it must keep is one that all can see.
     """
-    pattern_TS = subject.pattern(case.T, case.S)
-    shared = axes == "N11S"
-    seen_TS = pattern_TS.all(0, keepdim=True) if shared else pattern_TS
-    premise(seen_TS.any(-1).all(), f"{subject.label} hides every key from some query")
+    premise(can_keep_a_key(axes, subject, case), f"{subject.label} hides every key from some query")
+    seen_TS = _sure_keys(axes, subject, case)
     draw = torch.Generator().manual_seed(case.seed + 1)
     shape = shape_of(axes, subject, case)
     score = torch.rand(shape, generator=draw)
@@ -38,6 +36,17 @@ def random_mask(axes: str, subject: Subject, case: Case) -> Tensor:
     mask = (torch.rand(shape, generator=draw) < 0.5).scatter(-1, keep, True)
     lose = score.masked_fill(~seen_TS, 2.0).argmin(-1, keepdim=True)
     return mask.scatter(-1, lose, False).scatter(-1, keep, True)
+
+
+def can_keep_a_key(axes: str, subject: Subject, case: Case) -> bool:
+    """Whether a mask of these axes exists that leaves each query a key."""
+    return bool(_sure_keys(axes, subject, case).any(-1).all())
+
+
+def _sure_keys(axes: str, subject: Subject, case: Case) -> Tensor:
+    """The keys that a mask may count on: those that each query sees, or all queries where one row serves all."""
+    pattern_TS = subject.pattern(case.T, case.S)
+    return pattern_TS.all(0, keepdim=True) if axes == "N11S" else pattern_TS
 
 
 def full_mask(mask: Tensor, subject: Subject, case: Case) -> Tensor:

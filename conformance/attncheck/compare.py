@@ -95,22 +95,29 @@ def changed(before: Answer, after: Answer, rows: Tensor, what: str) -> None:
         )
 
 
-def close(got: Answer, want: Tensor, bound: float | Tensor, what: str, rows: Tensor | None = None) -> None:
-    """Within a derived bound of the expected outputs, element for element. NaN equals nothing."""
+def close(got: Answer, want: Tensor, bound: float, what: str, other: tuple[Answer, str] | None = None) -> None:
+    """Within a derived bound of the expected outputs, element for element. NaN equals nothing.
+
+    other: the answer that `want` was taken from, and how, as Python on `before`; None where `want` is the reference's.
+    """
+    before, after = (got, None) if other is None else (other[0], got)
+    expression = "" if other is None else other[1]
     if got.out.shape != want.shape:
-        fail(f"{what}: the output has shape {tuple(got.out.shape)}, expected {tuple(want.shape)}", got,
-             test=f"assert before.shape == {tuple(want.shape)}")  # fmt: skip
+        shapes = f"{tuple(got.out.shape)}, expected {tuple(want.shape)}"
+        test = f"assert {'before' if other is None else 'after'}.shape == {tuple(want.shape)}"
+        fail(f"{what}: the output has shape {shapes}", before, after, test)
     error = (got.out.double() - want.double()).abs().nan_to_num(torch.inf)
-    wrong = (error > float(bound)).any(-1) & _as_rows(rows, got)
+    wrong = (error > bound).any(-1)
     if not wrong.any():
         return
-    worst = error.masked_fill(~wrong[..., None], -1.0).argmax()
-    index = tuple(int(i) for i in torch.unravel_index(worst, error.shape))
+    index = tuple(int(i) for i in torch.unravel_index(error.argmax(), error.shape))
+    literal = f"assert abs(before[{', '.join(map(str, index))}].item() - {want[index].item()!r}) <= {bound!r}"
     fail(
         f"{what}: output{list(index)} is {got.out[index]:.7g}, expected {want[index]:.7g}; it is off by "
-        f"{error[index]:.2g} (bound {float(bound):.1g}) at {place(wrong)}",
-        got,
-        test=f"assert abs(before[{', '.join(map(str, index))}].item() - {want[index].item()!r}) <= {float(bound)!r}",
+        f"{error[index]:.2g} (bound {bound:.1g}) at {place(wrong)}",
+        before,
+        after,
+        literal if other is None else f"assert torch.allclose(after, {expression}, rtol=0, atol={bound!r})",
     )
 
 

@@ -45,13 +45,16 @@ def policy_of(subject: Subject, inputs: Inputs, mask: Tensor, case: Case) -> tup
 
 
 def dead_test(wanted: str, case: Case) -> str:
-    """A line for the reproduction that holds under the declared policy only."""
-    rows = "before[0, ..., -2:, :]"
+    """Lines for the reproduction that hold under the declared policy only."""
+    options = "".join(f", {k}={v!r}" for k, v in case.options.items())
+    again = f"again, _ = call(query * 2, key * 2, value * 2, allowed{options})\n"
+    rows, same = "before[0, ..., -2:, :]", "torch.allclose(before[0, ..., -2:, :], again[0, ..., -2:, :])"
     return {
         "nan": f"assert {rows}.isnan().all()",
         "raise": "raise AssertionError('the call returned, expected an exception')",
-        "zero": f"assert torch.allclose({rows}[..., :1, :], {rows}[..., 1:, :])  # both are the output bias",
-        "uniform": f"assert torch.allclose({rows}[..., :1, :], {rows}[..., 1:, :])  # both are the mean value",
+        "zero": f"{again}assert {same}  # no attention leaves the output bias, whatever the inputs are",
+        "uniform": f"{again}assert not {same}  # the mean of the values follows them\n"
+        f"assert torch.allclose({rows}[..., :1, :], {rows}[..., 1:, :])  # and is the same for both rows",
     }.get(wanted, f"assert {rows}.isfinite().all()")
 
 

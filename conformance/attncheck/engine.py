@@ -42,7 +42,7 @@ class Target:
     built: list[str] = field(default_factory=list)  # how each was built and is called, for the header
     notes: list[str] = field(default_factory=list)
     expectations: list[Expectation] = field(default_factory=list)
-    explain: Callable[[Failure, Case, tuple[str, ...]], Cause] = lambda failure, case, killers: Cause()
+    explain: Callable[[Check, Failure, Case], Cause] = lambda check, failure, case: Cause()
     error: str | None = None
 
     @property
@@ -183,7 +183,7 @@ def _failed(
         if still := fails(less):
             case, failure = less, still
             break
-    finding = found(check, target.spec, subject, case, failure, target.explain(failure, case, check.faults))
+    finding = found(check, target.spec, subject, case, failure, target.explain(check, failure, case))
     return Result(check.id, "failed", count, finding=finding)
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from attncheck.explain import agrees, fits, fitted_scale, plain_calls
+from attncheck.explain import fits
+from attncheck.parity import agrees, fitted_scale, plain_calls
 from attncheck.subject import Answer, Convention, Subject
 
 Reading = dict[str, Tensor]

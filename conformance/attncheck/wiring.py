@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import pkgutil
+import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -12,11 +13,12 @@ from typing import Any
 import torch
 
 from attncheck.compare import Failure
-from attncheck.engine import Expectation, Target, quiet, run
+from attncheck.engine import Expectation, Target, judge, quiet, run
 from attncheck.explain import likely_cause
 from attncheck.finding import Cause
+from attncheck.parity import plain_case
 from attncheck.readings import reading_of
-from attncheck.registry import checks_of
+from attncheck.registry import Check, checks_of
 from attncheck.settings import Request
 from attncheck.spec import BadTarget, locate
 from attncheck.subject import Case, Refusal, Subject, TimedOut, subject_of
@@ -78,16 +80,26 @@ def sharing(subject: Subject, weights: dict[str, torch.Tensor], fault: Any = Non
     return oracle
 
 
-def explainer(subject: Subject) -> Any:
-    """Looks for the fault behind a finding; those that the check names first come first."""
+def explainer(target: Target) -> Any:
+    """Looks for the fault behind a finding; those that the check names come first."""
 
-    def explain(failure: Failure, case: Case, killers: tuple[str, ...]) -> Cause:
+    def explain(check: Check, failure: Failure, case: Case) -> Cause:
         known = importlib.import_module("attncheck_faults").faults()
-        ordered = [known[k] for k in killers if k in known] + [f for f in known.values() if f.id not in killers]
-        with quiet():
-            return likely_cause(subject, failure, case, ordered, oracle_for)
+        killers = [known[k] for k in check.faults if k in known]
+        ordered = killers + [fault for fault in known.values() if fault not in killers]
+
+        def fails(twin: Subject) -> bool:
+            again = judge(check, twin.at(target.subjects[case.config].dtype), plain_case(case), None).failure
+            return again is not None and _kind_of(again) == _kind_of(failure)
+
+        return likely_cause(target.subjects[case.config], failure, case, ordered, killers, oracle_for, fails)
 
     return explain
+
+
+def _kind_of(failure: Failure) -> str:
+    """The words of a finding without its numbers."""
+    return re.sub(r"[-+.\d]+(e[-+]?\d+)?|\[.*?\]|\(.*?\)", "", failure.evidence)
 
 
 def prepare(request: Request, roots: list[Path], obj: Any = None) -> Target:
@@ -121,7 +133,7 @@ def _fill(target: Target, request: Request, roots: list[Path], obj: Any) -> None
         target.built.append(getattr(adapter, "built", ""))
         target.notes += getattr(adapter, "notes", [])
     target.expectations = [] if request.adapter else expected_of(obj, target.subjects[0])
-    target.explain = explainer(target.subjects[0])
+    target.explain = explainer(target)
 
 
 def _adapters(module: ModuleType, obj: Any, request: Request, roots: list[Path]) -> list[Any]:
@@ -201,6 +213,7 @@ def selftest(profile: str = "default") -> list[tuple[str, list[str], list[str]]]
     rows = []
     for fault in known.values():
         target = faulty_target(fault)
+        target.explain = lambda check, failure, case: Cause()
         caught = [check.id for check in checks if run(check, target, profile).status == "failed"]
         rows.append((fault.id, caught, [check.id for check in checks if fault.id in check.faults]))
     return rows
@@ -217,4 +230,5 @@ def faulty_target(fault: Any = None, **init: Any) -> Target:
         subject = subject_of(reference.make(cls, **settings), "attention", label=target.spec)
         target.subjects.append(subject)
         target.oracles.append(oracle_for(subject))
+    target.explain = explainer(target)
     return target

@@ -45,7 +45,7 @@ class Fault:
         def method(module: DotProductAttention, *args: Any, **kwargs: Any) -> Any:
             return run(module, getattr(super(cls, module), step), *args, **kwargs)
 
-        cls: type[DotProductAttention] = type("Broken", (base,), {step: method})
+        cls: type[DotProductAttention] = type("Broken", (base,), {step: method, "fault": self.id})
         return cls
 
 

@@ -25,7 +25,7 @@ def by_heads(m, sound, scores, d):
 
 @fault("scale.by-width-not-root", step="scale")
 def not_root(m, sound, scores, d):
-    """The scores are divided by d instead of sqrt(d)"""
+    """The scores are divided by d instead of sqrt(d), as by a scale that is applied twice"""
     return scores / d
 
 
@@ -45,12 +45,6 @@ def inverted(m, sound, scores, d):
 def eighth(m, sound, scores, d):
     """The scale is 1/8 whatever the head width, right for d = 64 only"""
     return scores / 8
-
-
-@fault("scale.twice", step="scale")
-def twice(m, sound, scores, d):
-    """The scale is applied twice"""
-    return sound(sound(scores, d), d)
 
 
 @fault("scale.only-unequal", step="scale", bugs=("B060",))

@@ -27,6 +27,8 @@ def causal_mask(subject: Subject, case: Case) -> Tensor | None:
     where=several,
     faults=(
         "causal.diagonal-plus-one", "causal.ignored", "causal.dropped-with-weights", "causal.leaks-without-grad",
+        "causal.leaks-in-evaluation",
+        "causal.upside-down",
         "causal.last-head-leaks", "heads.merged-without-transpose", "mask.transposed", "softmax.query-axis",
     ),
 )  # fmt: skip

@@ -34,7 +34,15 @@ def several_keys(case: Case) -> bool:
     needs=("mask",),
     where=several_keys,
     axes={"mask": MASK_AXES},
-    faults=("mask.inverted", "mask.ignored", "mask.soft", "mask.additive-read-as-bool", "mask.dropped-across"),
+    faults=(
+        "mask.inverted",
+        "mask.ignored",
+        "mask.soft",
+        "mask.additive-read-as-bool",
+        "mask.additive-multiplied",
+        "mask.multiplied-into-scores",
+        "mask.dropped-across",
+    ),
 )
 def polarity(subject: Subject, case: Case, oracle: Subject | None) -> None:
     """True in a mask means the same on every path, and what was declared.
@@ -92,7 +100,9 @@ def moved_by(before: Answer, after: Answer) -> Tensor:
     faults=(
         "mask.fill-minus-1e4", "mask.after-softmax", "mask.multiplied-and-renormalised", "mask.dropped-with-weights",
         "mask.dropped-in-training", "mask.dropped-without-grad", "mask.last-head-unmasked", "mask.first-sample-for-all",
-        "mask.ignored-at-batch-one", "mask.last-key-visible", "mask.query-axis",
+        "mask.ignored-at-batch-one", "mask.last-key-visible",
+        "causal.dropped-under-mask",
+        "softmax.unstable", "mask.query-axis",
     ),
 )  # fmt: skip
 def blocked_keys(subject: Subject, case: Case, oracle: Subject | None) -> None:
@@ -153,7 +163,8 @@ def broadcast(subject: Subject, case: Case, oracle: Subject | None) -> None:
     premise((short.out != unmasked.out).any(), "the mask changes nothing")
     if "NhTS" in subject.masks:
         full = answered(subject.attempt(inputs, full_mask(allowed, subject, case), case))
-        close(short, full.out, tolerance(short), f"a mask of axes {case['mask']} against the same one written out")
+        what = f"a mask of axes {case['mask']} against the same one written out"
+        close(short, full.out, tolerance(short), what, (full, "before"))
     _sample_alone(subject, case, allowed, short)
 
 
@@ -162,7 +173,8 @@ def _sample_alone(subject: Subject, case: Case, allowed: Tensor, together: Answe
     n = case.N - 1
     own = allowed[n:] if allowed.ndim == 4 and allowed.shape[0] > 1 else allowed
     alone = answered(subject.attempt(together.inputs.reindexed([n], 0), own, case.but(N=1, strided=False)))
-    close(alone, together.out[n:], tolerance(together), f"sample {n} alone, under its own mask, against the batch")
+    what = f"sample {n} alone, under its own mask, against the batch"
+    close(alone, together.out[n:], tolerance(together), what, (together, f"before[{n}:]"))
 
 
 @check(
@@ -170,7 +182,12 @@ def _sample_alone(subject: Subject, case: Case, allowed: Tensor, together: Answe
     needs=("mask",),
     where=lambda case: case.T > 1 and case.S > 1,
     axes={"mask": ("N1TS", "TS", "N11S", "NhTS")},
-    faults=("mask.dead-rows-by-weights", "mask.dead-rows-without-grad", "mask.dead-rows-in-training"),
+    faults=(
+        "mask.dead-rows-by-weights",
+        "mask.dead-rows-uniform-by-weights",
+        "mask.dead-rows-without-grad",
+        "mask.dead-rows-in-training",
+    ),
 )
 def fully_masked(subject: Subject, case: Case, oracle: Subject | None) -> None:
     """A query without an allowed key gives what was declared, and the same on every path of the target.

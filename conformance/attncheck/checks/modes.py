@@ -18,7 +18,13 @@ def train_eval(subject: Subject, case: Case, oracle: Subject | None) -> None:
     evaluated = answered(subject.attempt(inputs, None, case.but(mode="eval")))
     if "train" in subject.modes:
         trained = answered(subject.attempt(inputs, None, case.but(mode="train")))
-        close(trained, evaluated.out, tolerance(evaluated), "training with p = 0 against evaluation")
+        close(
+            trained,
+            evaluated.out,
+            tolerance(evaluated),
+            "training with p = 0 against evaluation",
+            (evaluated, "before"),
+        )
     dropping = subject.with_dropout(0.5)
     if dropping is None:
         if "train" not in subject.modes:

@@ -12,10 +12,13 @@ from attncheck.subject import MASK_AXES, Answer, Case, Subject
     "numeric.oracle",
     axes={"mask": ("none", "causal", *MASK_AXES)},
     faults=(
-        "scale.none", "scale.by-model-width", "scale.by-heads", "scale.inverted", "scale.eighth", "scale.twice",
-        "heads.tiled-groups", "heads.last-dropped", "heads.reversed", "heads.first-repeated", "heads.averaged",
-        "projection.value-from-key", "projection.query-from-key", "projection.no-output", "projection.no-value-bias",
-        "softmax.in-bfloat16", "scale.only-unequal", "value.last-key-lost-at-length",
+        "scale.none", "scale.by-model-width", "scale.by-heads", "scale.by-width-not-root", "scale.by-keys",
+        "scale.inverted", "scale.eighth", "scale.only-unequal", "heads.tiled-groups", "heads.first-key-for-all",
+        "heads.last-dropped", "heads.reversed", "heads.first-repeated", "heads.averaged",
+        "heads.interleaved-features", "projection.value-from-key", "projection.value-is-key",
+        "projection.query-from-key", "projection.memory-ignored", "projection.no-output",
+        "projection.no-output-bias", "projection.no-value-bias", "projection.output-transposed",
+        "softmax.in-bfloat16", "value.last-key-lost-at-length",
     ),
 )  # fmt: skip
 def oracle(subject: Subject, case: Case, oracle: Subject | None) -> None:

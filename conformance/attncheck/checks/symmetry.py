@@ -36,12 +36,8 @@ def permutation(subject: Subject, case: Case, oracle: Subject | None) -> None:
     names = "query key value" if inputs.tied else "key value"
     after = answered(subject.attempt(inputs.reindexed(order, -2, names), None, case))
     want = before.out[..., order, :] if inputs.tied else before.out
-    close(
-        after,
-        want,
-        tolerance(before),
-        "after rotating the tokens by one" if inputs.tied else "after rotating the memory",
-    )
+    what = "after rotating the tokens by one" if inputs.tied else "after rotating the memory by one"
+    close(after, want, tolerance(before), what, (before, f"before[..., {order}, :]" if inputs.tied else "before"))
     if inputs.tied and not bool((want != before.out).any()):
         fail("all positions have the same output, although their tokens differ", before,
              test="assert (before != before.roll(1, -2)).any()")  # fmt: skip
@@ -75,7 +71,8 @@ def batch(subject: Subject, case: Case, oracle: Subject | None) -> None:
         alone = answered(
             subject.attempt(inputs.reindexed([n], 0), None if allowed is None else allowed[n:], case.but(N=1))
         )
-        close(alone, before.out[n:], tolerance(before), f"sample {n} alone against the same sample in the batch")
+        what = f"sample {n} alone against the same sample in the batch"
+        close(alone, before.out[n:], tolerance(before), what, (before, f"before[{n}:]"))
     elif case.S > 1:
         last = case.S - 1
         rows = seeing(subject, subject.visible(allowed, case), [last], inputs.tied)

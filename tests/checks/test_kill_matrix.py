@@ -1,0 +1,70 @@
+"""Every check passes the sound reference and fails each of its faults; every fault has a check that catches it."""
+
+import functools
+
+import pytest
+
+from attncheck import engine, wiring
+from attncheck.registry import Check, checks_of
+from attncheck_faults import faults
+
+CHECKS = checks_of("attention")
+PAIRS = [(check, fault) for check in CHECKS for fault in check.faults]
+# Faults that no output, weight or refusal tells apart from the one that is named first.
+TWINS = {
+    "dropout.never": {"dropout.off-after-eval"},
+    "projection.value-is-key": {"projection.value-from-key"},
+    # The call changes what it is given, so that later calls no longer say what the first one did.
+    "inputs.query-scaled-in-place": {None},
+    "inputs.mask-inverted-in-place": {None},
+    "inputs.parameter-decays": {None},
+}
+
+
+@functools.cache
+def broken(fault: str) -> engine.Target:
+    return wiring.faulty_target(faults()[fault])
+
+
+@functools.cache
+def sound(init: tuple[tuple[str, object], ...]) -> engine.Target:
+    return wiring.faulty_target(**dict(init))
+
+
+@pytest.mark.parametrize(("check", "fault"), PAIRS, ids=[f"{c.id}-{f}" for c, f in PAIRS])
+def test_check_fails_its_fault_and_names_it(check: Check, fault: str) -> None:
+    # A fault may change its module, so that each run gets a fresh one.
+    result = engine.run(check, wiring.faulty_target(faults()[fault]))
+    assert result.status == "failed", result
+    assert result.finding is not None
+    assert result.finding.fault in {fault} | TWINS.get(fault, set()), result.finding.likely_cause
+
+
+SETTINGS = [{}, {"causal": True}, {"kv_heads": 2}, {"dead_rows": "uniform"}, {"dead_rows": "nan"}, {"window": (-2, 1)}]
+
+
+@pytest.mark.parametrize("init", SETTINGS, ids=str)
+@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.id)
+def test_check_passes_the_sound_reference(check: Check, init: dict[str, object]) -> None:
+    result = engine.run(check, sound(tuple(init.items())))
+    assert result.status in ("passed", "inapplicable"), (result, result.finding and result.finding.evidence)
+
+
+def test_each_check_applies_to_the_plain_reference() -> None:
+    statuses = {check.id: engine.run(check, sound(()), "quick").status for check in CHECKS}
+    assert set(statuses.values()) == {"passed"}, statuses
+
+
+def test_each_fault_is_named_by_a_check() -> None:
+    assert not set(faults()) - {fault for _, fault in PAIRS}
+
+
+def test_no_check_names_an_unknown_fault() -> None:
+    assert not {fault for _, fault in PAIRS} - set(faults())
+
+
+@pytest.mark.parametrize("profile", ["quick", "deep"])
+@pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.id)
+def test_other_profiles_pass_the_sound_reference(check: Check, profile: str) -> None:
+    result = engine.run(check, sound(()), profile)
+    assert result.status == "passed", (result, result.finding and result.finding.evidence)
