@@ -50,7 +50,8 @@ def out_width(reading: Reading, subject: Subject) -> int | None:
 def _gives_with_fault(subject: Subject, reading: Reading, calls: list[Answer], share: Share, faults: list[Any]) -> bool:
     """Whether one fault on this reading gives all plain outputs, under the observed causality or else the other one."""
     observed = subject.conventions.get("causal")
-    for causal in dict.fromkeys((subject.says("causal") or "no", "top-left", "no")):
+    others = () if observed is not None and observed.source == "declared" else ("top-left", "no")
+    for causal in dict.fromkeys((subject.says("causal") or "no", *others)):
         if observed is None or causal != observed.value:
             subject.conventions["causal"] = Convention(
                 causal, "observed", "only so does a known fault give the outputs"
