@@ -6,7 +6,7 @@ N batch, T queries, S keys, h heads
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import torch
@@ -71,7 +71,7 @@ class Reference:
         twin.init = {**self.init, "dropout": p}
         return twin
 
-    def source(self) -> str:
+    def source(self, masks: Sequence[Tensor | None] = ()) -> str:
         init = ", ".join(f"{k}={v!r}" for k, v in self.init.items())
         return "\n".join([
             *self._import(), "", "torch.manual_seed(0)", f"target = Target({init})", "", "",

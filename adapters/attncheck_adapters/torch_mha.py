@@ -96,7 +96,7 @@ class TorchMHA:
 
     @property
     def source(self) -> Any:
-        return None if self.code is None else lambda: SOURCE.format(code=self.code)
+        return None if self.code is None else lambda masks: SOURCE.format(code=self.code)
 
 
 SOURCE = """\

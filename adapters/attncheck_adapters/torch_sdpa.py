@@ -5,7 +5,7 @@ N batch, h heads, g key/value heads, T queries, S keys, d head width
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -57,7 +57,7 @@ class TorchSDPA:
     def weights(self) -> dict[str, Tensor]:
         return {}
 
-    def source(self) -> str:
+    def source(self, masks: Sequence[Tensor | None] = ()) -> str:
         return SOURCE.format(gqa=self.heads != self.kv_heads)
 
 

@@ -72,8 +72,9 @@ def unchanged(before: Answer, after: Answer, rows: Tensor, what: str) -> None:
     size = float((before.out - after.out).abs().nan_to_num(torch.inf).amax(-1)[moved].max())
     if size <= 8 * torch.finfo(before.out.dtype).eps * float(before.out[rows].abs().max()):
         raise Rounding(f"outputs differ by {size:.1g}, which is rounding")
+    told = f"changed by {size:.2g}" if size < torch.inf else "is not finite"
     fail(
-        f"{what}: the output of {place(moved)} changed by {size:.2g}, expected no change at all",
+        f"{what}: the output of {place(moved)} {told}, expected no change at all",
         before,
         after,
         f"assert torch.equal(before[{literal(rows)}], after[{literal(rows)}])",
@@ -114,7 +115,7 @@ def close(got: Answer, want: Tensor, bound: float, what: str, other: tuple[Answe
     literal = f"assert abs(before[{', '.join(map(str, index))}].item() - {want[index].item()!r}) <= {bound!r}"
     fail(
         f"{what}: output{list(index)} is {got.out[index]:.7g}, expected {want[index]:.7g}; it is off by "
-        f"{error[index]:.2g} (bound {bound:.1g}) at {place(wrong)}",
+        f"{error[index]:.2g} (bound {bound:.1g}), the most of {int(wrong.sum())} of {wrong.numel()} queries",
         before,
         after,
         literal if other is None else f"assert torch.allclose(after, {expression}, rtol=0, atol={bound!r})",

@@ -110,6 +110,9 @@ class Inputs:
             )
         )
 
+    def copied(self) -> Inputs:
+        return self.map(lambda name, x: (x.detach().clone(), f"{name}.clone()"))
+
     def fresh(self) -> Inputs:
         """Leaves that collect gradients."""
         return self.map(

@@ -20,13 +20,12 @@ from attncheck.subject import Answer, Case, Refusal, Subject
 
 def plain_calls(subject: Subject) -> list[Answer]:
     """Unmasked calls in evaluation, each of which proves a reading of the weights: no two readings agree by chance."""
-    across = [s for s in subject.sources if s in ("memory", "separate")]
-    sources = across[-1] if across else subject.sources[0]
     options = {k: v[0] for k, v in subject.options.items()}
     answers = []
-    for N, T, S in ((3, 5, 3), (2, 4, 6), (2, 2, 2)):
-        case = reseeded(Case(sources, N, T, S if across else T, "eval no-grad", options=options), 0)
-        answers.append(subject.attempt(subject.draw(case), None, case))
+    for sources in reversed([s for s in subject.sources if s != "clones"]):
+        for N, T, S in ((3, 5, 3), (2, 4, 6), (2, 2, 2))[: 3 if sources == subject.sources[-1] else 1]:
+            case = reseeded(Case(sources, N, T, T if sources == "self" else S, "eval no-grad", options=options), 0)
+            answers.append(subject.attempt(subject.draw(case), None, case))
     return [a for a in answers if isinstance(a, Answer)]
 
 
@@ -76,7 +75,10 @@ def agrees(twin: Subject | None, calls: list[Answer]) -> bool:
 def _gives(twin: Subject, call: Answer) -> bool:
     if bool(call.out.isinf().any()):
         return False
-    given = twin.attempt(call.inputs.to(twin.adapter.dtype), call.allowed, plain_case(call.case, call.subject))
+    # Copies, since the fault on trial may write into what it is given.
+    inputs, allowed = call.inputs.copied().to(twin.adapter.dtype), call.allowed
+    allowed = None if allowed is None else allowed.clone()
+    given = twin.attempt(inputs, allowed, plain_case(call.case, call.subject))
     if isinstance(given, Refusal) or given.out.shape != call.out.shape:
         return False
     weights = (call.weights, given.weights)

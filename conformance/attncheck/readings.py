@@ -13,6 +13,7 @@ from attncheck.parity import agrees, fitted_scale, plain_calls
 from attncheck.subject import Answer, Convention, Subject
 
 Reading = dict[str, Tensor]
+UNSEEN_WITHOUT_MASK = ("mask", "dropout", "inputs", "weights", "modes")
 # (subject, reading, fault or None, **settings) -> the reference on these weights.
 Share = Callable[..., Subject | None]
 
@@ -57,7 +58,11 @@ def _gives_with_fault(subject: Subject, reading: Reading, calls: list[Answer], s
                 causal, "observed", "only so does a known fault give the outputs"
             )
         for fault in faults:
-            if fits(fault, subject) and agrees(share(subject, reading, fault), calls):
+            if (
+                fault.family not in UNSEEN_WITHOUT_MASK
+                and fits(fault, subject)
+                and agrees(share(subject, reading, fault), calls)
+            ):
                 return True
     subject.conventions.pop("causal", None)
     if observed is not None:

@@ -10,32 +10,39 @@ from attncheck.subject import Answer, Refusal
 
 def script(check: str, claim: str, failure: Failure) -> str:
     """Python that ends with an AssertionError, or the target's own exception, while the fault is there."""
-    before = failure.before
+    before, after = failure.before, failure.after
     source = getattr(before.subject.adapter, "source", None) if before is not None else None
     if before is None or source is None:
         return "# no script: the target was given as an object, so that only the command above can build it"
-    head = [f'"""{check}: {claim}."""', "import torch", "", *source().splitlines(), *before.subject.setup]
-    body = _call("before", before)
-    if failure.after is not None:
-        body += _call("after", failure.after)
-    tail = failure.test.splitlines() if failure.test else ["# the call above raises"]
-    return "\n".join([*head, "", *body, "", *tail, ""])
+    masks = [answer.allowed for answer in (before, after) if answer is not None]
+    lines = [f'"""{check}: {claim}."""', "import torch", "", *source(masks).splitlines(), *before.subject.setup, ""]
+    lines += [*_mode(before), *before.inputs.code, _mask(before), _call("before", before)]
+    lines += [] if after is None else [*_changed(before, after), _call("after", after)]
+    return "\n".join([*lines, "", *(failure.test or "# the call above raises").splitlines(), ""])
 
 
-def _call(name: str, answer: Answer | Refusal) -> list[str]:
-    options = "".join(f", {k}={v!r}" for k, v in answer.case.options.items())
+def _changed(before: Answer | Refusal, after: Answer) -> list[str]:
+    """What is set up anew for the second call: the mode, the inputs or only their edit, the mask."""
+    mode = _mode(after) if _mode(after) != _mode(before) else []
+    mask = [_mask(after)] if _mask(after) != _mask(before) else []
+    done = len(before.inputs.code)
+    edited_only = after.inputs.code[:done] == before.inputs.code
+    return [*mode, *(after.inputs.code[done:] if edited_only else after.inputs.code), *mask]
+
+
+def _mode(answer: Answer | Refusal) -> list[str]:
     mode = answer.case.mode
     train = [] if answer.subject.module is None else [f"target.train({mode.startswith('train')})"]
-    return [
-        *train,
-        f"torch.set_grad_enabled({not mode.endswith('no-grad')})",
-        *answer.inputs.code,
-        f"allowed = {_literal(answer.allowed)}",
-        f"{name}, {name}_weights = call(query, key, value, allowed{options})",
-    ]
+    return [*train, *([] if mode == "eval" else [f"torch.set_grad_enabled({not mode.endswith('no-grad')})"])]
 
 
-def _literal(allowed: Tensor | None) -> str:
+def _mask(answer: Answer | Refusal) -> str:
+    allowed: Tensor | None = answer.allowed
     if allowed is None:
-        return "None"
-    return f"torch.tensor({allowed.long().tolist()}).bool()  # True = may attend, {tuple(allowed.shape)}"
+        return "allowed = None"
+    return f"allowed = torch.tensor({allowed.long().tolist()}).bool()  # True = may attend, {tuple(allowed.shape)}"
+
+
+def _call(name: str, answer: Answer | Refusal) -> str:
+    options = "".join(f", {k}={v!r}" for k, v in answer.case.options.items())
+    return f"{name}, {name}_weights = call(query, key, value, allowed{options})"

@@ -108,7 +108,8 @@ class AttentionAdapter(Protocol):
     width or widths (Dq, Dk, Dv), heads, kv_heads, module (an nn.Module, switched and cast by us),
     sources (which of self, clones, memory, separate it takes), masks (the axes that a mask may have, of
     MASK_AXES; empty where it takes none), options ({keyword of call: values}), conventions ({key: value}),
-    weights() -> canonical projections or None, with_dropout(p) -> adapter, source() -> code that defines `call`.
+    weights() -> canonical projections or None, with_dropout(p) -> adapter, and source(masks) -> code that defines
+    `target` and `call` for these masks.
     """
 
     def call(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None) -> Any: ...
@@ -188,6 +189,8 @@ class Subject:
         """Call the target once. Any exception is an answer."""
         inputs = inputs.strided() if case.strided else inputs
         given = None if allowed is None else allowed.to(self.device)
+        # What was asked is kept apart from what the target may write into.
+        allowed = None if allowed is None else allowed.clone()
         with self.mode(case):
             torch.default_generator.manual_seed(seed)
             try:

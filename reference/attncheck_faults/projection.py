@@ -11,6 +11,12 @@ def value_from_key(m, sound, query, key, value):
     return m.q(query), m.k(key), m.k(value)
 
 
+@fault("projection.value-input-ignored", step="project", bugs=("B066",))
+def value_ignored(m, sound, query, key, value):
+    """The values are made from the key, so that the value input is ignored"""
+    return sound(query, key, key)
+
+
 @fault("projection.value-is-key", step="project", bugs=("B265",))
 def value_is_key(m, sound, query, key, value):
     """The projected keys are used as the values"""

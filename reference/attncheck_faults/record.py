@@ -29,6 +29,10 @@ class Fault:
     path: str = ""
 
     @property
+    def family(self) -> str:
+        return self.id.partition(".")[0]
+
+    @property
     def summary(self) -> str:
         return (self.run.__doc__ or "").strip().rstrip(".")
 

@@ -101,8 +101,8 @@ class Inferred:
         if self.imported is None:
             return None
         built = "target = Target" if self.recipe is None else self.recipe.code
-        redraw = f"\n{REDRAW}\ntarget.eval()" if self.module is not None else ""
-        return lambda: f"{self.imported}\n{built}{redraw}\n\n\n{call_code(self.form, self.heads)}"
+        redraw = f"\n{REDRAW}" if self.notes else ""
+        return lambda masks: f"{self.imported}\n{built}{redraw}\n\n\n{call_code(self.form, self.heads, masks)}"
 
 
 def meet(
@@ -192,7 +192,7 @@ def _weights_kind(probe: Probe) -> Convention:
     flag = probe.form.names.get("weights")
     given = {} if flag is None else {flag: True}
     result = probe.raw(probe.inputs(probe.form.sources()[0]), **given)
-    weights = eval(probe.form.weights, {"result": result, "given": given})
+    weights = eval(probe.form.weights, {"result": result, "weights": True})
     kind = "per-head" if weights.ndim == 4 else "averaged"
     return Convention(kind, "observed", f"{probe.form.weights} has shape {tuple(weights.shape)}")
 

@@ -5,7 +5,14 @@ N batch, T queries, S keys, h heads; `m` is the mask with four axes, True = may 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
+
+from torch import Tensor
+
 from attncheck_adapters.infer.form import Form
+
+Mask = tuple[str, str, str]  # (argument, native axes, encoding)
 
 # How a native mask is cut from `m`, and for which masks it suffices.
 NATIVE: dict[str, tuple[str, str]] = {
@@ -35,41 +42,62 @@ CANONICAL = {
     "any": ("TS", "N11S", "N1TS", "1hTS", "NhTS"),
 }  # fmt: skip
 ENCODE = {
-    "allowed": "{m}",
-    "blocked": "~{m}",
-    "int": "{m}.long()",
-    "additive": "torch.zeros({m}.shape, dtype=query.dtype, device=query.device).masked_fill(~{m}, -torch.inf)",
+    "allowed": "m",
+    "blocked": "~m",
+    "int": "m.long()",
+    "additive": "torch.zeros(m.shape, dtype=query.dtype, device=query.device).masked_fill(~m, -torch.inf)",
 }
 
 
-def call_code(form: Form, heads: int, kernel: bool = False) -> str:
-    """`def call(query, key, value, allowed[, weights])` for the global `target`."""
+def call_code(form: Form, heads: int, masks: Sequence[Tensor | None] | None = None) -> str:
+    """`def call(query, key, value, allowed[, weights])` for the global `target`.
+
+    masks: those that the call will see; where given, only what they need is written.
+    """
     flag = ", weights=True" if "weights" in form.names else ""
-    lines = [f"def call(query, key, value, allowed{flag}):", "    given = {}"]
-    if form.masks:
-        lines += [
-            "    if allowed is not None:",
-            f"        N, h, T, S = len(query), {heads}, query.shape[-2], key.shape[-2]",
-        ]
-        lines += ["        m = allowed if allowed.ndim == 4 else allowed[None, None]", *_branches(form)]
-    lines += [f"    given[{form.names['weights']!r}] = weights"] if flag else []
-    return "\n".join(lines + _invocation(form))
-
-
-def _branches(form: Form) -> list[str]:
     ranked = sorted(form.masks, key=lambda mask: list(SUFFICES).index(NATIVE[mask[1]][1]))
+    needed = ranked if masks is None else [m for m in ranked if any(_first(ranked, seen) == m for seen in masks)]
+    lines = [f"def call(query, key, value, allowed{flag}):"]
+    always = masks is not None and len(needed) == 1 and all(mask is not None for mask in masks)
+    if needed:
+        if always and needed[0][1] == "TS" and all(mask is not None and mask.ndim == 2 for mask in masks or ()):
+            encoded = re.sub(r"\bm\b", "allowed", ENCODE[needed[0][2]])
+            return "\n".join(lines + _invocation(form, f"{needed[0][0]}={encoded}"))
+        shape = f"        N, h, T, S = len(query), {heads}, query.shape[-2], key.shape[-2]"
+        body = [shape, "        m = allowed if allowed.ndim == 4 else allowed[None, None]"]
+        body += _encoded(needed[0], "        ") if always else _branches(needed)
+        lines += [line[4:] for line in body] if always else ["    given = {}", "    if allowed is not None:", *body]
+    given = f"{needed[0][0]}=m" if always else "**given" if needed else ""
+    return "\n".join(lines + _invocation(form, given))
+
+
+def _first(ranked: list[Mask], seen: Tensor | None) -> Mask | None:
+    """The native form that is chosen for a mask."""
+    if seen is None:
+        return None
+    m = seen if seen.ndim == 4 else seen[None, None]
+    fitting = (mask for mask in ranked if eval(SUFFICES[NATIVE[mask[1]][1]], {"allowed": seen, "m": m}))
+    return next(fitting, None)
+
+
+def _encoded(mask: Mask, indent: str) -> list[str]:
+    _, axes, encoding = mask
+    return [f"{indent}m = {NATIVE[axes][0]}", *([f"{indent}m = {ENCODE[encoding]}"] if encoding != "allowed" else [])]
+
+
+def _branches(needed: list[Mask]) -> list[str]:
     lines, word = [], "if"
-    for argument, axes, encoding in ranked:
-        cut, kind = NATIVE[axes]
-        lines.append(f"        {word} {SUFFICES[kind]}:")
-        lines += [f"            m = {cut}", f"            given[{argument!r}] = {ENCODE[encoding].format(m='m')}"]
+    for mask in needed:
+        kind = NATIVE[mask[1]][1]
+        lines.append("        else:" if kind == "any" and word == "elif" else f"        {word} {SUFFICES[kind]}:")
+        lines += [*_encoded(mask, " " * 12), f"            given[{mask[0]!r}] = m"]
         word = "elif"
-    if NATIVE[ranked[-1][1]][1] != "any":
+    if NATIVE[needed[-1][1]][1] != "any":
         lines += ["        else:", "            raise NotImplementedError('the target takes no mask of these axes')"]
     return lines
 
 
-def _invocation(form: Form) -> list[str]:
+def _invocation(form: Form, masks: str) -> list[str]:
     flip = form.layout == "seq-first"
     lines = []
     if flip:
@@ -78,12 +106,17 @@ def _invocation(form: Form) -> list[str]:
             "    query, key, value = (x.transpose(0, 1) for x in (query, key, value))",
             "    key, value = (query if same else key), (query if same else key) if tied else value",
         ]
-    given = [f"given[{form.names[role]!r}] = {role}" for role in ("query", "key", "value") if role in form.names]
+    given = [f"{form.names[role]}={role}" for role in ("query", "key", "value") if role in form.names]
     if "memory" in form.names:
-        memory = f"given[{form.names['memory']!r}] = key"
-        given.append(f"if key is not query: {memory}" if "memory" in form.extra.get("optional", ()) else memory)
-    lines += [f"    {line}" for line in given]
-    lines += ["    result = target(**given)", f"    output, returned = {form.output}, {form.weights or 'None'}"]
+        optional = "memory" in form.extra.get("optional", ())
+        name = form.names["memory"]
+        given.append(f"**({{}} if key is query else {{{name!r}: key}})" if optional else f"{name}=key")
+    if "weights" in form.names:
+        given.append(f"{form.names['weights']}=weights")
+    lines.append(f"    result = target({', '.join([*given, *([masks] if masks else [])])})")
+    if form.weights is None and not flip:
+        return [*lines, f"    return {form.output}, None"]
+    lines.append(f"    output, returned = {form.output}, {form.weights or 'None'}")
     return [*lines, f"    return {'output.transpose(0, 1)' if flip else 'output'}, returned"]
 
 

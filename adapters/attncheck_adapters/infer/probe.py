@@ -64,10 +64,14 @@ class Probe:
         if isinstance(result, BaseException):
             return None
         try:
-            output: Tensor = eval(self.form.output, {"result": result, "given": given})
+            output: Tensor = eval(self.form.output, {"result": result, "weights": self.asked(given)})
         except (TypeError, KeyError, IndexError, AttributeError):
             return None
         return output.transpose(0, 1) if self.form.layout == "seq-first" else output
+
+    def asked(self, given: Mapping[str, Any]) -> bool:
+        """Whether the call asks for weights."""
+        return bool(given.get(self.form.names.get("weights", "")))
 
     def movement(self, inputs: Inputs, **given: Any) -> Tensor | None:
         """How far each output moves when each key is edited, (N,T,S); None where the call is refused."""
@@ -128,8 +132,8 @@ def find_weights(probe: Probe) -> None:
         probe.form.names.pop("weights")
         return
     name = "result" if outputs[0][0] == outputs[1][0] else None
-    probe.form.output = outputs[1][0] if name else f"({outputs[1][0]} if given.get({flag!r}) else {outputs[0][0]})"
-    probe.form.weights = f"({found[0]} if given.get({flag!r}) else None)"
+    probe.form.output = outputs[1][0] if name else f"({outputs[1][0]} if weights else {outputs[0][0]})"
+    probe.form.weights = f"({found[0]} if weights else None)"
 
 
 def _parts(result: Any) -> list[tuple[str, Tensor]]:

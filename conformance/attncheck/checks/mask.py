@@ -160,7 +160,10 @@ def broadcast(subject: Subject, case: Case, oracle: Subject | None) -> None:
     inputs = subject.draw(case)
     short = answered(subject.attempt(inputs, allowed, case))
     unmasked = answered(subject.attempt(inputs, None, case))
-    premise((short.out != unmasked.out).any(), "the mask changes nothing")
+    hidden = subject.visible(None, case) & ~subject.visible(allowed, case)
+    premise(hidden.any(), "the mask hides nothing that was in sight")
+    if not (short.out != unmasked.out).any():
+        fail("the mask changes no output", unmasked, short, "assert not torch.equal(before, after)")
     if "NhTS" in subject.masks:
         full = answered(subject.attempt(inputs, full_mask(allowed, subject, case), case))
         what = f"a mask of axes {case['mask']} against the same one written out"

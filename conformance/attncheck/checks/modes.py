@@ -10,6 +10,7 @@ from attncheck.subject import Answer, Case, Subject
 
 @check(
     "modes.train-eval",
+    where=lambda case: case.S > 1,
     faults=("dropout.on-in-eval", "dropout.off-after-eval", "modes.scaled-in-training", "dropout.never"),
 )
 def train_eval(subject: Subject, case: Case, oracle: Subject | None) -> None:
