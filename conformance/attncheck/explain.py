@@ -44,7 +44,7 @@ def same_outputs(subject: Subject, faults: Iterable[Any], build: Build, calls: l
         for policy in POLICIES:
             if agrees(build(subject, fault, dead_rows=policy), calls):
                 return Cause(fault.id, f"{fault.summary} ({fault.id}): gives the same outputs on the same weights")
-    scale = fitted_scale(subject, lambda scale: build(subject, scale=scale), calls)
+    scale = fitted_scale(build(subject, scale=1.0), calls)
     if scale is None:
         return Cause(text="no single known fault explains it")
     usual = width_of(subject) ** -0.5

@@ -6,7 +6,6 @@ N batch, T queries, S keys
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import replace
 
 import torch
@@ -93,33 +92,29 @@ def _near(got: Tensor, want: Tensor) -> bool:
     return torch.allclose(got.double(), want.double(), rtol=0, atol=bound, equal_nan=True)
 
 
-def fitted_scale(subject: Subject, build: Callable[[float], Subject | None], calls: list[Answer]) -> float | None:
+def fitted_scale(twin: Subject | None, calls: list[Answer]) -> float | None:
     """The factor of the scores under which the reference gives the target's outputs; None where none does."""
-    if not calls:
+    if twin is None or not calls:
         return None
-    want = calls[0]
+    want, module = calls[0], twin.adapter.module
+    inputs, case = want.inputs.to(torch.float64), plain_case(want.case, want.subject)
 
     def error(log_scale: float) -> float:
-        twin = build(math.exp(log_scale))
-        given = (
-            None
-            if twin is None
-            else twin.attempt(want.inputs.to(torch.float64), want.allowed, plain_case(want.case, want.subject))
-        )
+        module.factor = math.exp(log_scale)
+        given = twin.attempt(inputs, want.allowed, case)
         if not isinstance(given, Answer) or given.out.shape != want.out.shape:
             return math.inf
         return float((given.out - want.out.double()).norm().nan_to_num(torch.inf))
 
-    grid = [-6 + 0.25 * i for i in range(40)]
-    middle = min(grid, key=error)
+    middle = min((-6 + 0.25 * i for i in range(40)), key=error)
     if error(middle) == math.inf:
         return None
     low, high = middle - 0.25, middle + 0.25
-    for _ in range(40):
+    for _ in range(30):
         a, b = low + 0.382 * (high - low), low + 0.618 * (high - low)
         low, high = (low, b) if error(a) < error(b) else (a, high)
-    scale = math.exp((low + high) / 2)
-    return scale if agrees(build(scale), calls) else None
+    module.factor = math.exp((low + high) / 2)
+    return module.factor if agrees(twin, calls) else None
 
 
 def plain_case(case: Case, subject: Subject | None = None) -> Case:

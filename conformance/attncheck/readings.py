@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any
 
 from torch import Tensor
@@ -28,14 +27,13 @@ def reading_of(subject: Subject, readings: list[Reading], share: Share, faults: 
             return reading
     likely = readings[:2]
     for reading in likely:
-        if fitted_scale(subject, partial(_scaled, share, subject, reading), calls[:1]) is not None:
+        scale = fitted_scale(share(subject, reading, scale=1.0), calls[:1])
+        if scale is not None:
+            # Declared as learned, it is taken as it is; otherwise it is what numeric.oracle will report.
+            subject.twins["scale"] = scale if subject.says("scale") == "learned" else None
             return reading
     known = list(faults)
     return next((r for r in likely if _gives_with_fault(subject, r, calls, share, known)), None)
-
-
-def _scaled(share: Share, subject: Subject, reading: Reading, scale: float) -> Subject | None:
-    return share(subject, reading, scale=scale)
 
 
 def out_width(reading: Reading, subject: Subject) -> int | None:

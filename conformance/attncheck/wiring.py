@@ -69,6 +69,7 @@ def sharing(subject: Subject, weights: dict[str, torch.Tensor], fault: Any = Non
     if window != "none":
         left, _, right = window.partition(":")
         settings["window"] = (int(left), int(right)) if right else (1 - int(left), 0)
+    settings = {"scale": scale_of(subject, weights), **settings}
     cls = base if fault is None else fault.broken(base)
     # Grouped heads show in the shapes, whatever the constructor called them.
     groups = (
@@ -78,6 +79,16 @@ def sharing(subject: Subject, weights: dict[str, torch.Tensor], fault: Any = Non
     oracle = subject_of(adapter, subject.kind, label="the reference")
     oracle.widths, oracle.conventions, oracle.masks = subject.widths, subject.conventions, subject.masks
     return oracle
+
+
+def scale_of(subject: Subject, weights: dict[str, torch.Tensor]) -> float | None:
+    """The declared factor of the scores; None for 1/sqrt(d)."""
+    said = subject.says("scale")
+    if said in (None, "1/sqrt(d)", "learned"):
+        learned: float | None = subject.twins.get("scale")
+        return learned
+    d = weights["q.weight"].shape[0] // subject.heads if weights else subject.widths[0]
+    return 1 / d if said == "1/d" else float(str(said))
 
 
 def explainer(target: Target) -> Any:
@@ -125,10 +136,14 @@ def _fill(target: Target, request: Request, roots: list[Path], obj: Any) -> None
     target.kind = str(request.kind or getattr(made[0], "kind", getattr(module, "KIND", "attention")))
     for adapter in made:
         subject = subject_of(adapter, target.kind, request.declare, request.spec)
-        subject.dtype = getattr(torch, request.dtype) if request.dtype else subject.dtype
+        wanted = request.dtype or request.declare.get("dtype")
+        subject.dtype = getattr(torch, wanted) if wanted else subject.dtype
         subject = _placed(subject, request)
         _first_call(subject)
         target.subjects.append(subject)
+        if target.oracles and target.oracles[0] is None:
+            # What was not understood once will not be at another size.
+            subject.twins["weights"] = None
         target.oracles.append(oracle_for(subject))
         target.built.append(getattr(adapter, "built", ""))
         target.notes += getattr(adapter, "notes", [])

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -18,9 +18,10 @@ from attncheck.spec import BadTarget, importing_code
 from attncheck.subject import MODES, Convention, Refused, copied, copied_module
 from attncheck_adapters.infer.code import call_code, canonical_masks
 from attncheck_adapters.infer.construct import Recipe, build
+from attncheck_adapters.infer.conventions import named_causal, observed
 from attncheck_adapters.infer.form import Form, form_of
 from attncheck_adapters.infer.layout import readings
-from attncheck_adapters.infer.probe import Probe, find_causality, find_layout, find_masks, find_output, find_weights
+from attncheck_adapters.infer.probe import Probe
 from attncheck_adapters.infer.sizes import Sizes, sizes_of
 from attncheck_adapters.seeded import REDRAW, redraw_degenerate
 
@@ -92,6 +93,7 @@ class Inferred:
         if twin.recipe is not None:
             twin.target = twin.recipe.make()
             redraw_degenerate(twin.target)
+            twin.target.to(self.dtype)
             return twin
         return twin if set_dropout(twin.module, p) else None
 
@@ -102,6 +104,7 @@ class Inferred:
             return None
         built = "target = Target" if self.recipe is None else self.recipe.code
         redraw = f"\n{REDRAW}" if self.notes else ""
+        redraw += "" if self.dtype == torch.float32 or self.module is None else f"\ntarget.to({self.dtype})"
         return lambda masks: f"{self.imported}\n{built}{redraw}\n\n\n{call_code(self.form, self.heads, masks)}"
 
 
@@ -140,73 +143,48 @@ def _attention(obj: Any, spec: str, target: Any, recipe: Recipe | None, declare:
         target.eval()
     form = form_of(target.forward if isinstance(target, nn.Module) else target, spec)
     sizes = sizes_of(target, {} if recipe is None else recipe.sizes())
-    dtype = getattr(torch, declare["dtype"]) if "dtype" in declare else torch.float32
-    probe = Probe(target, form, sizes.widths, None, dtype)
-    conventions = _probed(probe, spec, sizes.heads, declare, _named_causal(obj, recipe, form))
+    heads = int(declare.get("heads", sizes.heads))
+    sizes = replace(sizes, heads=heads, kv_heads=int(declare.get("kv_heads", min(sizes.kv_heads, heads))))
+    causal = named_causal(obj, [] if recipe is None else recipe.causal_flags(), form)
+    dtypes = [declare["dtype"]] if "dtype" in declare else ["float32", "float64"]
+    dtype, conventions = _in_first_dtype(target, form, sizes, dtypes, spec, declare, causal)
     imported = None if recipe is None else importing_code(spec)
     adapter = Inferred(target, "attention", form, sizes, built, imported, recipe, conventions, notes, dtype)
     adapter.modes = _modes(adapter)
     return adapter
 
 
+def _in_first_dtype(
+    target: Any,
+    form: Form,
+    sizes: Sizes,
+    dtypes: list[str],
+    spec: str,
+    declare: dict[str, str],
+    causal: Convention | None,
+) -> tuple[torch.dtype, dict[str, Convention]]:
+    """Probe in the first dtype in which the plain call works; the error of the first where none does."""
+    problem = None
+    for name in dtypes:
+        dtype = getattr(torch, name)
+        if name != "float32" and isinstance(target, nn.Module):
+            target.to(dtype)
+        try:
+            conventions = observed(Probe(target, form, sizes.widths, None, dtype), spec, sizes.heads, declare, causal)
+        except BadTarget as error:
+            problem = problem or error
+            continue
+        told = {"dtype": Convention(name, "observed", "float32 was refused")} if name != dtypes[0] else {}
+        return dtype, conventions | told
+    assert problem is not None
+    raise problem
+
+
 def _kernel(obj: Any, spec: str, declare: dict[str, str]) -> Inferred:
     form, sizes = form_of(obj, spec), Sizes((6, 6, 6), 4, 4)
     probe = Probe(obj, form, sizes.widths, (4, 4), torch.float32)
-    conventions = _probed(probe, spec, 4, declare, None)
+    conventions = observed(probe, spec, 4, declare, None)
     return Inferred(obj, "kernel", form, sizes, "a function", importing_code(spec), None, conventions)
-
-
-def _probed(
-    probe: Probe, spec: str, heads: int, declare: dict[str, str], causal: Convention | None
-) -> dict[str, Convention]:
-    """All conventions, observed; what was declared stands, and decides how the target is called."""
-    found: dict[str, Convention] = {}
-    if "layout" in declare:
-        probe.form.layout = declare["layout"]
-    find_output(probe, spec)
-    if probe.heads is None and "layout" not in declare:
-        found["layout"] = find_layout(probe)
-        find_output(probe, spec)
-    elif probe.heads is not None:
-        found["layout"] = Convention("heads", "observed", "tensors of four axes (N,h,T,d)")
-    find_weights(probe)
-    _find_unequal(probe)
-    found |= find_masks(probe, heads, declare)
-    observed, window = find_causality(probe)
-    found["causal"] = causal or observed
-    if window is not None:
-        found["window"] = window
-    found["weights"] = _weights_kind(probe)
-    return found
-
-
-def _find_unequal(probe: Probe) -> None:
-    """Whether T != S is taken at all; a refusal is no fault."""
-    across = [s for s in probe.form.sources() if s in ("memory", "separate")]
-    probe.form.extra["unequal"] = not across or probe.output(probe.inputs(across[0])) is not None
-
-
-def _weights_kind(probe: Probe) -> Convention:
-    if probe.form.weights is None:
-        return Convention("none", "observed", "the result has no part of the shape of weights")
-    flag = probe.form.names.get("weights")
-    given = {} if flag is None else {flag: True}
-    result = probe.raw(probe.inputs(probe.form.sources()[0]), **given)
-    weights = eval(probe.form.weights, {"result": result, "weights": True})
-    kind = "per-head" if weights.ndim == 4 else "averaged"
-    return Convention(kind, "observed", f"{probe.form.weights} has shape {tuple(weights.shape)}")
-
-
-def _named_causal(obj: Any, recipe: Recipe | None, form: Form) -> Convention | None:
-    """A class or flag called causal declares it, and so does a class called masked that takes no mask."""
-    flags = [] if recipe is None else recipe.causal_flags()
-    if flags:
-        return Convention("top-left", "declared", "by a flag of the constructor") if flags[0] else None
-    name = getattr(obj, "__name__", type(obj).__name__).lower()
-    masks = {"mask", "padding"} & set(form.names)
-    if "noncausal" not in name and ("causal" in name or ("masked" in name and not masks)):
-        return Convention("top-left", "declared", f"by the name {getattr(obj, '__name__', type(obj).__name__)}")
-    return None
 
 
 def _modes(adapter: Inferred) -> tuple[str, ...]:

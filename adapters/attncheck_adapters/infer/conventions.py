@@ -1,0 +1,109 @@
+"""All conventions of a target at once: observed by probing, or declared by a name that has one meaning."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import nn
+
+from attncheck.subject import Convention
+from attncheck_adapters.infer.form import Form
+from attncheck_adapters.infer.probe import Probe, find_causality, find_layout, find_masks, find_output, find_weights
+
+
+def observed(
+    probe: Probe, spec: str, heads: int, declare: Mapping[str, str], causal: Convention | None
+) -> dict[str, Convention]:
+    """All conventions, observed; what was declared stands, and decides how the target is called."""
+    found: dict[str, Convention] = {}
+    if "layout" in declare:
+        probe.form.layout = declare["layout"]
+    find_output(probe, spec)
+    if probe.heads is None and "layout" not in declare:
+        found["layout"] = find_layout(probe)
+        find_output(probe, spec)
+    elif probe.heads is not None:
+        found["layout"] = Convention("heads", "observed", "tensors of four axes (N,h,T,d)")
+    find_weights(probe)
+    _find_unequal(probe)
+    found |= find_masks(probe, heads, declare)
+    seen, window = find_causality(probe)
+    found["causal"] = causal or seen
+    if window is not None:
+        found["window"] = window
+    found["weights"] = _weights_kind(probe)
+    if seen.value == "no" and window is None:
+        found["positions"] = find_positions(probe)
+    return found
+
+
+def _find_unequal(probe: Probe) -> None:
+    """Whether T != S is taken at all; a refusal is no fault."""
+    across = [s for s in probe.form.sources() if s in ("memory", "separate")]
+    probe.form.extra["unequal"] = not across or probe.output(probe.inputs(across[0])) is not None
+
+
+def _weights_kind(probe: Probe) -> Convention:
+    if probe.form.weights is None:
+        return Convention("none", "observed", "the result has no part of the shape of weights")
+    flag = probe.form.names.get("weights")
+    given = {} if flag is None else {flag: True}
+    result = probe.raw(probe.inputs(probe.form.sources()[0]), **given)
+    weights = eval(probe.form.weights, {"result": result, "weights": True})
+    kind = "per-head" if weights.ndim == 4 else "averaged"
+    return Convention(kind, "observed", f"{probe.form.weights} has shape {tuple(weights.shape)}")
+
+
+def named_causal(obj: Any, flags: Sequence[bool], form: Form) -> Convention | None:
+    """A class or flag called causal declares it, and so does a class called masked that takes no mask."""
+    if flags:
+        return Convention("top-left", "declared", "by a flag of the constructor") if flags[0] else None
+    name = getattr(obj, "__name__", type(obj).__name__).lower()
+    masks = {"mask", "padding"} & set(form.names)
+    if "noncausal" not in name and ("causal" in name or ("masked" in name and not masks)):
+        return Convention("top-left", "declared", f"by the name {getattr(obj, '__name__', type(obj).__name__)}")
+    return None
+
+
+PLACES = re.compile(
+    r"rope|rotary|rotate|alibi|slopes|relative|rel_pos|position|pos_emb|freqs|theta|sinusoid|\bcos\b", re.I
+)
+
+
+def find_positions(probe: Probe) -> Convention:
+    """Whether the order of tokens matters, and the class says that it is meant to.
+
+    A class that speaks of no positions and yet knows the order is left to `symmetry.permutation`.
+    """
+    inputs = probe.inputs("self" if "self" in probe.form.sources() else probe.form.sources()[0])
+    order = [(i + 1) % inputs.key.shape[-2] for i in range(inputs.key.shape[-2])]
+    before, after = (
+        probe.output(inputs),
+        probe.output(inputs.reindexed(order, -2, "query key value" if inputs.tied else "key value")),
+    )
+    if before is None or after is None:
+        return Convention(None, "observed", "undecided: the call was refused")
+    moved = (after - (before[..., order, :] if inputs.tied else before)).abs().max()
+    if float(moved) <= 1e-4 * float(before.abs().max()):
+        return Convention("none", "observed", "permuting the tokens permutes the outputs")
+    word = PLACES.search(_text_of(probe.target))
+    if word is None:
+        return Convention("none", "observed", "order matters, but the class speaks of no positions")
+    kind = (
+        "relative" if re.search("rope|rotary|rotate|alibi|slopes|rel|freqs|theta", word.group(), re.I) else "absolute"
+    )
+    return Convention(kind, "observed", f"order matters, and the class speaks of {word.group()!r}")
+
+
+def _text_of(target: Any) -> str:
+    """The names of parameters, buffers and submodules, and the source of the class where it can be had."""
+    if not isinstance(target, nn.Module):
+        return ""
+    names = [n for n, _ in (*target.named_parameters(), *target.named_buffers(), *target.named_modules())]
+    try:
+        return " ".join(names) + inspect.getsource(type(target))
+    except (OSError, TypeError):
+        return " ".join(names)
