@@ -32,7 +32,8 @@ def cases(check: Check, subject: Subject, profile: str, config: int = 0, seed: i
 
 def _axes(check: Check, subject: Subject, few: bool) -> dict[str, Row]:
     situations = [s for s in situations_of(subject, few) if check.where is None or check.where(Case(*s))]
-    axes: dict[str, Row] = {"situation": tuple(situations), "mode": subject.modes, "strided": (False, True)}
+    modes = subject.modes[:3] if few else subject.modes
+    axes: dict[str, Row] = {"situation": tuple(situations), "mode": modes, "strided": (False, True)}
     axes.update({f"option {k}": tuple(v) for k, v in subject.options.items()})
     for name, values in check.axes.items():
         # A mask can only have the axes that the target takes.
