@@ -52,26 +52,3 @@ def _sure_keys(axes: str, subject: Subject, case: Case) -> Tensor:
 def full_mask(mask: Tensor, subject: Subject, case: Case) -> Tensor:
     """The same mask written out over all axes (N,h,T,S)."""
     return mask.expand(case.N, subject.heads, case.T, case.S).contiguous()
-
-
-def seeing(subject: Subject, visible_NhTS: Tensor, keys: list[int], tied: bool, every_head: bool = False) -> Tensor:
-    """Outputs that may see any of `keys`, without those whose own token is among them.
-
-    (N,h,T) for a kernel; (N,T) for an attention, whose heads are mixed in its output: in some head, or in all.
-    """
-    seen = visible_NhTS[..., keys].any(-1)
-    if subject.kind != "kernel":
-        seen = seen.all(1) if every_head else seen.any(1)
-    return _without(seen, keys if tied else [])
-
-
-def blind(subject: Subject, visible_NhTS: Tensor, keys: list[int], tied: bool) -> Tensor:
-    """Outputs that may see none of `keys` in any head, without those whose own token is among them."""
-    seen = visible_NhTS[..., keys].any(-1)
-    return _without(~seen if subject.kind == "kernel" else ~seen.any(1), keys if tied else [])
-
-
-def _without(rows: Tensor, positions: list[int]) -> Tensor:
-    rows = rows.clone()
-    rows[..., positions] = False
-    return rows

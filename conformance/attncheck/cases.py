@@ -57,8 +57,10 @@ def reseeded(case: Case, seed: int) -> Case:
 def situations_of(subject: Subject, few: bool = False) -> list[tuple[str, int, int, int]]:
     """(sources, N, T, S): sizes unequal so that no wrong axis fits, then the coincidences where faults hide."""
     h = max(subject.heads, 2)
-    alone = [(3, 5), (1, 6), (h, 5), (2, 17), (h, h), (2, 1)]
-    across = [(3, 5, 7), (1, 4, 6), (2, 7, 5), (h, 5, 7), (2, 1, 5), (2, 6, 6)]
+    taken = {h, subject.kv_heads, *subject.widths, subject.widths[0] // h}
+    a, b, c = [n for n in (3, 5, 7, 9, 11, 13, 15, 17, 19) if n not in taken][:3]
+    alone = [(a, b), (1, 6), (h, 5), (2, 17), (h, h), (2, 1)]
+    across = [(a, b, c), (1, 4, 6), (2, 7, 5), (h, 5, 7), (2, 1, 5), (2, 6, 6)]
     tied = [s for s in ("self", "clones") if s in subject.sources]
     apart = [s for s in ("memory", "separate") if s in subject.sources]
     if few:

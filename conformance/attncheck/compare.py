@@ -69,8 +69,9 @@ def unchanged(before: Answer, after: Answer, rows: Tensor, what: str) -> None:
     moved = (before.out != after.out).any(-1) & rows
     if not moved.any():
         return
-    size = float((before.out - after.out).abs().nan_to_num(torch.inf).amax(-1)[moved].max())
-    if size <= 8 * torch.finfo(before.out.dtype).eps * float(before.out[rows].abs().max()):
+    size = float((before.out - after.out).abs().nan_to_num(torch.inf, torch.inf).amax(-1)[moved].max())
+    largest = float(before.out[rows].nan_to_num(0.0, 0.0, 0.0).abs().max())
+    if size <= 8 * torch.finfo(before.out.dtype).eps * largest:
         raise Rounding(f"outputs differ by {size:.1g}, which is rounding")
     told = f"changed by {size:.2g}" if size < torch.inf else "is not finite"
     fail(
@@ -96,10 +97,18 @@ def changed(before: Answer, after: Answer, rows: Tensor, what: str) -> None:
         )
 
 
-def close(got: Answer, want: Tensor, bound: float, what: str, other: tuple[Answer, str] | None = None) -> None:
+def close(
+    got: Answer,
+    want: Tensor,
+    bound: float,
+    what: str,
+    other: tuple[Answer, str] | None = None,
+    rows: Tensor | None = None,
+) -> None:
     """Within a derived bound of the expected outputs, element for element. NaN equals nothing.
 
     other: the answer that `want` was taken from, and how, as Python on `before`; None where `want` is the reference's.
+    rows: the outputs that are judged, all where None.
     """
     before, after = (got, None) if other is None else (other[0], got)
     expression = "" if other is None else other[1]
@@ -107,8 +116,10 @@ def close(got: Answer, want: Tensor, bound: float, what: str, other: tuple[Answe
         shapes = f"{tuple(got.out.shape)}, expected {tuple(want.shape)}"
         test = f"assert {'before' if other is None else 'after'}.shape == {tuple(want.shape)}"
         fail(f"{what}: the output has shape {shapes}", before, after, test)
-    error = (got.out.double() - want.double()).abs().nan_to_num(torch.inf)
-    wrong = (error > bound).any(-1)
+    error = (got.out.double() - want.double()).abs().nan_to_num(torch.inf, torch.inf)
+    error = error.masked_fill(~_as_rows(rows, got)[..., None], 0.0)
+    # A bound that is NaN lets nothing pass.
+    wrong = ~(error <= bound).all(-1)
     if not wrong.any():
         return
     index = tuple(int(i) for i in torch.unravel_index(error.argmax(), error.shape))

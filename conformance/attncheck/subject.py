@@ -194,9 +194,7 @@ class Subject:
         with self.mode(case):
             torch.default_generator.manual_seed(seed)
             try:
-                output, weights = self.adapter.call(*inputs.tensors(), given, **case.options)
-                if not isinstance(output, Tensor):
-                    raise TypeError(f"the output is of type {type(output).__name__}, expected a tensor")
+                output, weights = _pair(self.adapter.call(*inputs.tensors(), given, **case.options))
             except (KeyboardInterrupt, TimedOut):
                 raise
             except BaseException as error:
@@ -239,6 +237,18 @@ class Subject:
         return twin if set_dropout(twin.module, p) else None
 
 
+def _pair(result: Any) -> tuple[Tensor, Tensor | None]:
+    """What a call gave, if it is such a pair; a tensor of two samples would unpack too."""
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        raise TypeError(f"the call gave {type(result).__name__}, expected (output, weights or None)")
+    output, weights = result
+    if not isinstance(output, Tensor):
+        raise TypeError(f"the output is of type {type(output).__name__}, expected a tensor")
+    if not isinstance(weights, Tensor | None):
+        raise TypeError(f"the weights are of type {type(weights).__name__}, expected a tensor or None")
+    return output, weights
+
+
 def copied(adapter: Any) -> Any:
     """A deep copy of an adapter and its module."""
     if isinstance(getattr(adapter, "module", None), nn.Module):
@@ -255,8 +265,19 @@ def _detach_kept(module: nn.Module) -> None:
     """Tensors that a forward pass left behind on its module cannot be copied with their graph."""
     for part in module.modules():
         for name, value in vars(part).items():
-            if isinstance(value, Tensor) and value.grad_fn is not None:
-                setattr(part, name, value.detach())
+            if name not in ("_modules", "_parameters"):
+                vars(part)[name] = _detached(value)
+
+
+def _detached(value: Any) -> Any:
+    """The same, with its tensors cut from their graph; lists and dicts stay the objects that they are."""
+    if isinstance(value, Tensor) and value.grad_fn is not None:
+        return value.detach()
+    if isinstance(value, dict):
+        value.update({k: _detached(v) for k, v in value.items()})
+    elif isinstance(value, list):
+        value[:] = [_detached(v) for v in value]
+    return tuple(_detached(v) for v in value) if type(value) is tuple else value
 
 
 def subject_of(adapter: Any, kind: str, declare: Mapping[str, str] = NOTHING, label: str = "the target") -> Subject:

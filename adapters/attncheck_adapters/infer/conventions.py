@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from torch import nn
@@ -31,7 +32,8 @@ def observed(
     _find_unequal(probe)
     found |= find_masks(probe, heads, declare)
     seen, window = find_causality(probe)
-    found["causal"] = causal or seen
+    # A name promises causality; the corner of the triangle is still what it is seen to be.
+    found["causal"] = replace(causal, value=seen.value) if causal and seen.value in CORNERS else causal or seen
     if window is not None:
         found["window"] = window
     found["weights"] = _weights_kind(probe)
@@ -68,6 +70,7 @@ def named_causal(obj: Any, flags: Sequence[bool], form: Form) -> Convention | No
     return None
 
 
+CORNERS = ("top-left", "bottom-right")
 PLACES = re.compile(
     r"rope|rotary|rotate|alibi|slopes|relative|rel_pos|position|pos_emb|freqs|theta|sinusoid|\bcos\b", re.I
 )

@@ -40,8 +40,10 @@ def form_of(function: Callable[..., Any], label: str) -> Form:
     parameters = [
         p for p in inspect.signature(function).parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     ]
+    # Beside an attention mask, `mask` is the one of the tokens.
+    beside = {"attn_mask", "attention_mask"} & {p.name for p in parameters}
     for parameter in parameters:
-        role = call_role(parameter.name)
+        role = "padding" if beside and parameter.name == "mask" else call_role(parameter.name)
         required = parameter.default is inspect.Parameter.empty
         if role is None and required and "query" not in names and parameter is parameters[0]:
             role = "query"

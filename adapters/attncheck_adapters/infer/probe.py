@@ -90,6 +90,7 @@ class Probe:
 
 def find_output(probe: Probe, label: str) -> None:
     """Which part of the result is the output, and which the weights, by their shapes."""
+    drop_refused_memory(probe)
     sources = probe.form.sources()[-1]
     inputs = probe.inputs(sources)
     T, S = inputs.query.shape[-2], inputs.key.shape[-2]
@@ -110,6 +111,13 @@ def find_output(probe: Probe, label: str) -> None:
         raise BadTarget(f"the plain call of {label} gave {shapes}, expected a tensor {(*lead, 'D')}")
     probe.form.output = outputs[0]
     probe.form.weights = weights[0] if weights else None
+
+
+def drop_refused_memory(probe: Probe) -> None:
+    """A memory argument that is optional and raises when it is given belongs to another use of the class."""
+    optional = "memory" in probe.form.names and "memory" in probe.form.extra.get("optional", ())
+    if optional and all(isinstance(probe.raw(probe.inputs("memory", S=S)), BaseException) for S in (S_, T_)):
+        probe.form.names.pop("memory")
 
 
 def find_weights(probe: Probe) -> None:

@@ -6,9 +6,10 @@ N batch, T queries, S keys
 import torch
 from torch import Tensor
 
-from attncheck.allowed import blind, seeing, triangle
+from attncheck.allowed import triangle
 from attncheck.compare import answered, changed, fail, premise, unchanged
 from attncheck.registry import check
+from attncheck.sight import Sight
 from attncheck.subject import Case, Subject
 
 
@@ -39,13 +40,13 @@ def future_edit(subject: Subject, case: Case, oracle: Subject | None) -> None:
     that is there for an instant in training only (dropout on).
     """
     allowed = causal_mask(subject, case)
-    visible = subject.visible(allowed, case)
+    sight = Sight(subject, allowed, case)
     inputs = subject.draw(case)
     before = answered(subject.attempt(inputs, allowed, case))
     for positions in [[s] for s in range(1, case.S)] + [list(range(case.S // 2, case.S))]:
         after = answered(subject.attempt(inputs.edited(positions, case.seed), allowed, case))
         premise((before.out != after.out).any(), f"editing keys {positions} changed no output at all")
-        rows = blind(subject, visible, positions, inputs.tied)
+        rows = sight.blind(positions)
         if rows.any():
             edited = f"keys {positions[0]} to {positions[-1]} are" if len(positions) > 1 else f"key {positions[0]} is"
             unchanged(before, after, rows, f"{edited} later and must not be seen, but when edited")
@@ -75,7 +76,7 @@ def future_gradient(subject: Subject, case: Case, oracle: Subject | None) -> Non
         )
         row_S = grad.abs().flatten(0, -3).amax((0, -1)).cpu() if grad.ndim > 3 else grad.abs().amax((0, -1)).cpu()
         live = live or bool(row_S.any())
-        hidden_S = ~sees_TS[t]
+        hidden_S = ~sees_TS[t] & sees_TS[t].any()
         if answer.inputs.tied:
             hidden_S[t] = False
         if bool((row_S[hidden_S] != 0).any()):
@@ -101,11 +102,11 @@ def past_matters(subject: Subject, case: Case, oracle: Subject | None) -> None:
     In self-attention the own token is always alive through its query, so there the own key is not judged.
     """
     allowed = causal_mask(subject, case)
-    visible = subject.visible(allowed, case)
+    sight = Sight(subject, allowed, case)
     inputs = subject.draw(case)
     before = answered(subject.attempt(inputs, allowed, case))
     for s in range(min(case.S, case.T)):
-        rows = seeing(subject, visible, [s], inputs.tied)
+        rows = sight.seeing([s])
         if rows.any():
             after = answered(subject.attempt(inputs.edited([s], case.seed), allowed, case))
             changed(before, after, rows, f"key {s} may be seen, but when it was edited")

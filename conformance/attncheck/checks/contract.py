@@ -11,6 +11,7 @@ import torch
 from attncheck.allowed import random_mask
 from attncheck.compare import answered, fail, finite
 from attncheck.registry import check
+from attncheck.sight import Sight
 from attncheck.subject import MASK_AXES, Answer, Case, Subject
 
 
@@ -33,7 +34,7 @@ def shape(subject: Subject, case: Case, oracle: Subject | None) -> None:
     if answer.out.dtype != subject.dtype:
         fail(f"the output is {answer.out.dtype} for inputs of {subject.dtype}", answer,
              test=f"assert before.dtype == {subject.dtype}, before.dtype")  # fmt: skip
-    finite(answer)
+    finite(answer, Sight(subject, None, case).judged)
 
 
 @check(

@@ -6,7 +6,7 @@ N batch, h heads, T queries, S keys
 import torch
 from torch import Tensor
 
-from attncheck.allowed import blind, full_mask, random_mask, seeing, triangle
+from attncheck.allowed import full_mask, random_mask, triangle
 from attncheck.compare import (
     Failure,
     Inapplicable,
@@ -22,6 +22,7 @@ from attncheck.compare import (
 )  # fmt: skip
 from attncheck.deadrows import dead_mask, dead_test, policy_of
 from attncheck.registry import check
+from attncheck.sight import Sight
 from attncheck.subject import MASK_AXES, Answer, Case, Refusal, Subject
 
 
@@ -51,15 +52,15 @@ def polarity(subject: Subject, case: Case, oracle: Subject | None) -> None:
     a soft mask; how hard a mask is, `mask.blocked-keys` asks.
     """
     allowed = random_mask(case["mask"], subject, case)
-    visible = subject.visible(allowed, case)
+    sight = Sight(subject, allowed, case)
     inputs = subject.draw(case)
     before = answered(subject.attempt(inputs, allowed, case))
     acts, leaks, worst = [torch.empty(0)], [torch.empty(0)], (-1.0, before, torch.empty(0))
     for s in range(case.S):
         after = answered(subject.attempt(inputs.edited([s], case.seed), allowed, case))
         moved = moved_by(before, after)
-        unseen = blind(subject, visible, [s], inputs.tied) & subject.pattern(case.T, case.S)[:, s]
-        acts.append(moved[seeing(subject, visible, [s], inputs.tied, every_head=True)])
+        unseen = sight.blind([s]) & subject.pattern(case.T, case.S)[:, s]
+        acts.append(moved[sight.seeing([s], every_head=True)])
         leaks.append(moved[unseen])
         if unseen.any() and float(leaks[-1].max()) > worst[0]:
             worst = float(leaks[-1].max()), after, unseen
@@ -111,7 +112,7 @@ def blocked_keys(subject: Subject, case: Case, oracle: Subject | None) -> None:
     Also with edits of 1e4 and queries times 1e5, where a finite fill is beaten by the scores.
     """
     allowed = random_mask(case["mask"], subject, case)
-    visible = subject.visible(allowed, case)
+    sight = Sight(subject, allowed, case)
     size, inputs = 1e4 if case["size"] == "edit x1e4" else 1.0, subject.draw(case)
     if case["size"] == "query x1e5":
         # In self-attention the keys grow too, so that the scores grow as much.
@@ -119,7 +120,7 @@ def blocked_keys(subject: Subject, case: Case, oracle: Subject | None) -> None:
     before = answered(subject.attempt(inputs, allowed, case))
     judged = False
     for s in range(case.S):
-        rows = blind(subject, visible, [s], inputs.tied)
+        rows = sight.blind([s])
         if rows.any():
             after = answered(subject.attempt(inputs.edited([s], case.seed, size), allowed, case))
             unchanged(before, after, rows, f"key {s} is blocked ({case['size']}), but when edited")
@@ -137,11 +138,11 @@ def blocked_keys(subject: Subject, case: Case, oracle: Subject | None) -> None:
 def allowed_keys(subject: Subject, case: Case, oracle: Subject | None) -> None:
     """Editing a key and value that a query may see changes its output."""
     allowed = random_mask(case["mask"], subject, case)
-    visible = subject.visible(allowed, case)
+    sight = Sight(subject, allowed, case)
     inputs = subject.draw(case)
     before = answered(subject.attempt(inputs, allowed, case))
     for s in range(case.S):
-        rows = seeing(subject, visible, [s], inputs.tied)
+        rows = sight.seeing([s])
         if rows.any():
             after = answered(subject.attempt(inputs.edited([s], case.seed), allowed, case))
             changed(before, after, rows, f"key {s} is allowed, but when edited")
@@ -233,12 +234,11 @@ def half_fill(subject: Subject, case: Case, oracle: Subject | None) -> None:
     allowed = random_mask(case["mask"], subject, case)
     if case["causal"] and "TS" in subject.masks:
         allowed = triangle(case) if allowed.ndim == 2 else allowed
-    visible = subject.visible(allowed, case)
-    premise(visible.any(-1).all(), "the mask leaves a query without a key")
+    sight = Sight(subject, allowed, case)
     before = answered(twin.attempt(inputs, allowed, case))
-    finite(before)
+    finite(before, sight.judged)
     for s in range(case.S):
-        rows = blind(subject, visible, [s], inputs.tied)
+        rows = sight.blind([s])
         if rows.any():
             after = answered(twin.attempt(inputs.edited([s], case.seed), allowed, case))
             unchanged(before, after, rows, f"in {case['dtype']} key {s} is blocked, but when edited")

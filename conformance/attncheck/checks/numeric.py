@@ -5,6 +5,7 @@ import torch
 from attncheck.allowed import random_mask, triangle
 from attncheck.compare import Inapplicable, answered, close, fail
 from attncheck.registry import check
+from attncheck.sight import Sight
 from attncheck.subject import MASK_AXES, Answer, Case, Subject
 
 
@@ -38,15 +39,25 @@ def oracle(subject: Subject, case: Case, oracle: Subject | None) -> None:
     inputs = subject.draw(case)
     got = answered(subject.attempt(inputs, allowed, case))
     want, bound = expected(subject, oracle, got)
-    close(got, want.out, bound, "against the float64 reference on the same weights")
-    if (
-        got.weights is not None
-        and got.weights.shape == (case.N, subject.heads, case.T, case.S)
-        and want.weights is not None
-    ):
-        error = float((got.weights.detach().cpu().double() - want.weights.detach()).abs().max())
-        if not error <= max(bound, 64 * torch.finfo(subject.dtype).eps):
-            fail(f"the returned weights are off by {error:.2g} from the reference", got, test="")
+    sight = Sight(subject, allowed, case)
+    close(got, want.out, bound, "against the float64 reference on the same weights", rows=sight.judged)
+    _weights(subject, got, want, max(bound, 64 * torch.finfo(subject.dtype).eps), sight.judged)
+
+
+def _weights(subject: Subject, got: Answer, want: Answer, bound: float, judged: torch.Tensor) -> None:
+    """The returned weights against the reference's, where both are (N,h,T,S)."""
+    shape = (got.case.N, subject.heads, got.case.T, got.case.S)
+    if got.weights is None or want.weights is None or got.weights.shape != shape:
+        return
+    rows = judged if judged.ndim == 3 else judged[:, None].expand(shape[:3])
+    error = (got.weights.detach().cpu().double() - want.weights.detach()).abs().nan_to_num(torch.inf)
+    error = error.masked_fill(~rows[..., None], 0.0)
+    if not float(error.max()) <= bound:
+        index = tuple(int(i) for i in torch.unravel_index(error.argmax(), error.shape))
+        value = float(want.weights[index])
+        test = f"assert abs(before_weights[{', '.join(map(str, index))}].item() - {value!r}) <= {bound!r}"
+        told = f"weights{list(index)} are {float(got.weights[index]):.4g}, expected {value:.4g}"
+        fail(f"against the float64 reference on the same weights: {told}", got, test=test)
 
 
 def expected(subject: Subject, oracle: Subject, got: Answer) -> tuple[Answer, float]:
@@ -54,8 +65,9 @@ def expected(subject: Subject, oracle: Subject, got: Answer) -> tuple[Answer, fl
     plain = oracle_case(oracle, got.case)
     want = answered(oracle.attempt(got.inputs.to(torch.float64), got.allowed, plain))
     same = answered(oracle.at(subject.dtype).attempt(got.inputs, got.allowed, plain))
-    error = float((same.out.double() - want.out).abs().max())
-    return want, max(8 * error, 64 * torch.finfo(subject.dtype).eps * float(want.out.abs().max()))
+    # Rows without a key are NaN in both; they are not judged.
+    error = float((same.out.double() - want.out).abs().nan_to_num(0.0).max())
+    return want, max(8 * error, 64 * torch.finfo(subject.dtype).eps * float(want.out.abs().nan_to_num(0.0).max()))
 
 
 def oracle_case(oracle: Subject, case: Case) -> Case:

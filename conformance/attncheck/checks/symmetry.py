@@ -5,9 +5,10 @@ N batch, T queries, S keys
 
 import torch
 
-from attncheck.allowed import random_mask, seeing
+from attncheck.allowed import random_mask
 from attncheck.compare import Inapplicable, answered, changed, close, fail, premise, tolerance, unchanged
 from attncheck.registry import check
+from attncheck.sight import Sight
 from attncheck.subject import Case, Subject
 
 
@@ -75,7 +76,7 @@ def batch(subject: Subject, case: Case, oracle: Subject | None) -> None:
         close(alone, before.out[n:], tolerance(before), what, (before, f"before[{n}:]"))
     elif case.S > 1:
         last = case.S - 1
-        rows = seeing(subject, subject.visible(allowed, case), [last], inputs.tied)
+        rows = Sight(subject, allowed, case).seeing([last])
         premise(rows.any(), "no query sees the last key")
         after = answered(subject.attempt(inputs.edited([last], case.seed), allowed, case))
         changed(before, after, rows, f"the only sample's key {last} may be seen, but when it was edited")

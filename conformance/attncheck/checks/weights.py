@@ -3,8 +3,9 @@
 import torch
 
 from attncheck.allowed import random_mask
-from attncheck.compare import Inapplicable, answered, fail, premise
+from attncheck.compare import Inapplicable, answered, fail
 from attncheck.registry import check
+from attncheck.sight import Sight
 from attncheck.subject import MASK_AXES, Answer, Case, Subject
 
 
@@ -23,34 +24,37 @@ def rows_sum(subject: Subject, case: Case, oracle: Subject | None) -> None:
     answer = answered(subject.attempt(subject.draw(case), allowed, case))
     if answer.weights is None:
         raise Inapplicable("no weights were returned")
-    visible_NhTS = subject.visible(allowed, case)
-    premise(visible_NhTS.any(-1).all(), "a query has no key")
+    sight = Sight(subject, allowed, case)
     weights = answer.weights.detach().cpu()
     averaged = weights.ndim == 3
-    seen = visible_NhTS.any(1) if averaged else visible_NhTS
+    seen = sight.visible_NhTS.any(1) if averaged else sight.visible_NhTS
     if weights.shape != seen.shape:
-        fail(f"the weights have shape {tuple(weights.shape)}, expected (N,h,T,S)={tuple(visible_NhTS.shape)}", answer,
-             test=f"assert before_weights.shape == {tuple(seen.shape)}")  # fmt: skip
-    if bool((weights < 0).any()):
-        fail(f"a weight is {float(weights.min()):.3g}", answer, test="assert (before_weights >= 0).all()")
-    hidden = weights.masked_fill(seen, 0.0)
+        expected = tuple(sight.visible_NhTS.shape)
+        test = f"assert before_weights.shape == {tuple(seen.shape)}"
+        fail(f"the weights have shape {tuple(weights.shape)}, expected (N,h,T,S)={expected}", answer, test=test)
+    # What a query without a key gives is a policy, and so is what a padded query gives.
+    judged = sight.judged if averaged or sight.by_head else sight.judged[:, None].expand(seen.shape[:-1])
+    rows, seen = weights[judged], seen[judged]
+    if bool((rows < 0).any()):
+        fail(f"a weight is {float(rows.min()):.3g}", answer, test="assert (before_weights >= 0).all()")
+    hidden = rows.masked_fill(seen, 0.0)
     if bool((hidden != 0).any()):
-        fail(f"a blocked key has weight {float(hidden.max()):.3g}", answer,
-             test=f"assert not before_weights[~torch.tensor({seen.long().tolist()}).bool()].any()")  # fmt: skip
-    _sums(subject, answer, weights.sum(-1))
+        test = (
+            f"rows, seen = torch.tensor({judged.long().tolist()}).bool(), torch.tensor({seen.long().tolist()}).bool()\n"
+            "assert not before_weights[rows][~seen].any()"
+        )
+        fail(f"a blocked key has weight {float(hidden.max()):.3g}", answer, test=test)
+    _sums(subject, answer, rows.sum(-1), judged)
 
 
-def _sums(subject: Subject, answer: Answer, sums: torch.Tensor) -> None:
+def _sums(subject: Subject, answer: Answer, sums: torch.Tensor, judged: torch.Tensor) -> None:
     kind = subject.says("weight_sum") or "one"
-    slack = 16 * torch.finfo(subject.dtype).eps * max(1, sums.shape[-1])
-    off = (
-        (sums - 1).abs()
-        if kind == "one"
-        else (sums - 1).clamp(min=0)
-        if kind == "below-one"
-        else torch.zeros_like(sums)
-    )
+    slack = 16 * torch.finfo(subject.dtype).eps * answer.case.S
+    off = (sums - 1).abs() if kind == "one" else (sums - 1).clamp(min=0) if kind == "below-one" else 0 * sums
     if not bool((off <= slack).all()):
-        worst = sums.flatten()[off.nan_to_num(torch.inf).argmax()]
-        fail(f"the weights of a query sum to {float(worst):.4g}, expected {kind}", answer,
-             test=f"assert ((before_weights.sum(-1) - 1).abs() <= {slack:.2g}).all()")  # fmt: skip
+        worst = float(sums[off.nan_to_num(torch.inf).argmax()])
+        test = (
+            f"rows = torch.tensor({judged.long().tolist()}).bool()\n"
+            f"assert ((before_weights[rows].sum(-1) - 1).abs() <= {slack:.2g}).all()"
+        )
+        fail(f"the weights of a query sum to {worst:.4g}, expected {kind}", answer, test=test)

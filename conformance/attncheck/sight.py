@@ -1,0 +1,42 @@
+"""Which output may see which key under a mask, and which outputs are judged at all.
+
+N batch, h heads, T queries, S keys; rows are (N,h,T) for a kernel, (N,T) for an attention, which mixes its heads
+"""
+
+from __future__ import annotations
+
+from torch import Tensor
+
+from attncheck.subject import Case, Subject
+
+
+class Sight:
+    """The view of every output of one call.
+
+    Not judged, since what they give is a policy: queries without any key, and in self-attention under a padding mask
+    the padded queries themselves.
+    """
+
+    def __init__(self, subject: Subject, allowed: Tensor | None, case: Case) -> None:
+        self.visible_NhTS = subject.visible(allowed, case)
+        self.by_head, self.tied = subject.kind == "kernel", case.sources in ("self", "clones")
+        alive_NhT = self.visible_NhTS.any(-1)
+        self.judged = alive_NhT if self.by_head else alive_NhT.all(1)
+        if self.tied and allowed is not None and allowed.ndim == 4 and allowed.shape[-2] == 1:
+            self.judged = self.judged & allowed[:, 0, 0].cpu()
+
+    def seeing(self, keys: list[int], every_head: bool = False) -> Tensor:
+        """Outputs that may see any of `keys`, in some head or in all; not those whose own token is among them."""
+        seen = self.visible_NhTS[..., keys].any(-1)
+        return self._others(seen if self.by_head else seen.all(1) if every_head else seen.any(1), keys)
+
+    def blind(self, keys: list[int]) -> Tensor:
+        """Outputs that may see none of `keys` in any head, without those whose own token is among them."""
+        seen = self.visible_NhTS[..., keys].any(-1)
+        return self._others(~seen if self.by_head else ~seen.any(1), keys)
+
+    def _others(self, rows: Tensor, keys: list[int]) -> Tensor:
+        rows = rows & self.judged
+        if self.tied:
+            rows[..., keys] = False
+        return rows
