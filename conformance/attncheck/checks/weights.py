@@ -22,16 +22,20 @@ def rows_sum(subject: Subject, case: Case, oracle: Subject | None) -> None:
     """
     allowed = None if case["mask"] == "none" else random_mask(case["mask"], subject, case)
     answer = answered(subject.attempt(subject.draw(case), allowed, case))
+    promised = subject.says("weights")
     if answer.weights is None:
+        asked = case.options.get("weights", True)
+        if asked and promised in ("per-head", "averaged") and subject.conventions["weights"].source == "declared":
+            fail(f"no weights came back, declared is {promised}", answer, test="assert before_weights is not None")
         raise Inapplicable("no weights were returned")
     sight = Sight(subject, allowed, case)
     weights = answer.weights.detach().cpu()
-    averaged = weights.ndim == 3
+    averaged = weights.ndim == 3 if promised in (None, "none") else promised == "averaged"
     seen = sight.visible_NhTS.any(1) if averaged else sight.visible_NhTS
     if weights.shape != seen.shape:
-        expected = tuple(sight.visible_NhTS.shape)
+        expected = f"({'N,T,S' if averaged else 'N,h,T,S'})={tuple(seen.shape)}"
         test = f"assert before_weights.shape == {tuple(seen.shape)}"
-        fail(f"the weights have shape {tuple(weights.shape)}, expected (N,h,T,S)={expected}", answer, test=test)
+        fail(f"the weights have shape {tuple(weights.shape)}, expected {expected}", answer, test=test)
     # What a query without a key gives is a policy, and so is what a padded query gives.
     judged = sight.judged if averaged or sight.by_head else sight.judged[:, None].expand(seen.shape[:-1])
     rows, seen = weights[judged], seen[judged]
