@@ -56,13 +56,15 @@ def _gives_with_fault(subject: Subject, reading: Reading, calls: list[Answer], s
                 causal, "observed", "only so does a known fault give the outputs"
             )
         for fault in faults:
-            if (
-                fault.family not in UNSEEN_WITHOUT_MASK
-                and fits(fault, subject)
-                and agrees(share(subject, reading, fault), calls)
-            ):
+            if may_be_there(fault, subject) and agrees(share(subject, reading, fault), calls):
                 return True
     subject.conventions.pop("causal", None)
     if observed is not None:
         subject.conventions["causal"] = observed
     return False
+
+
+def may_be_there(fault: Any, subject: Subject) -> bool:
+    """Whether a fault could show in a plain call, and is not what the target declares of itself."""
+    softmax_is_free = subject.says("weight_sum") not in (None, "one")
+    return fits(fault, subject) and fault.family not in UNSEEN_WITHOUT_MASK + (("softmax",) if softmax_is_free else ())

@@ -51,10 +51,10 @@ class Inferred:
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Ways of calling it: what its arguments allow, less what was refused."""
-        found = self.form.sources() if self.kind == "attention" else ("memory", "separate")
-        if self.widths[0] != self.widths[1]:
-            found = tuple(s for s in found if s not in ("self", "clones"))
+        """Ways of calling it: those of the probe, less unequal lengths where they were refused."""
+        found = Probe(self.target, self.form, self.widths, None, self.dtype).sources()
+        if self.kind == "kernel":
+            return "memory", "separate"
         return (
             found
             if self.form.extra.get("unequal", True)
@@ -194,7 +194,7 @@ def _modes(adapter: Inferred) -> tuple[str, ...]:
         return MODES[:2]
     set_dropout(module, 0.0)
     probe = Probe(module, adapter.form, adapter.widths, None, adapter.dtype)
-    inputs = probe.inputs(adapter.form.sources()[0], S=5)
+    inputs = probe.inputs(probe.sources()[0], S=5)
     module.train()
     outputs = []
     for probe.seed in (0, 1):

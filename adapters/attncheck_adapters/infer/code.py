@@ -44,7 +44,8 @@ CANONICAL = {
 ENCODE = {
     "allowed": "m",
     "blocked": "~m",
-    "int": "m.long()",
+    "int-allowed": "m.long()",
+    "int-blocked": "(~m).long()",
     "additive": "torch.zeros(m.shape, dtype=query.dtype, device=query.device).masked_fill(~m, -torch.inf)",
 }
 

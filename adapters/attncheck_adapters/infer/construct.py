@@ -99,9 +99,9 @@ def plan(obj: Any, init: dict[str, Any] | None, config: Any, sizes: dict[str, An
     parameters = _parameters(obj)
     name = next((n for n in parameters if n in CONFIGS), None)
     holder = config or (None if name is None else _config_class(obj, parameters[name]))
-    if holder is None and len(parameters) == 1 and init is None:
-        only = next(iter(parameters.values()))
-        holder = only.annotation if dataclasses.is_dataclass(only.annotation) else None
+    if holder is None and len(parameters) == 1 and not parameters.keys() & (init or {}).keys():
+        annotation = _annotation(obj, next(iter(parameters.values())))
+        holder = annotation if dataclasses.is_dataclass(annotation) else None
     taken = parameters if holder is None else _parameters(holder)
     given = dict(init or {})
     return Recipe(obj, holder, {**_values(obj, taken, sizes, given), **given})
@@ -148,10 +148,8 @@ def _values(
 
 def _config_class(obj: Any, parameter: inspect.Parameter) -> Any:
     """The class of a config argument: its annotation, or the one dataclass with a width beside the target."""
-    annotation = parameter.annotation
+    annotation = _annotation(obj, parameter)
     module = sys.modules.get(getattr(obj, "__module__", ""), None)
-    if isinstance(annotation, str):
-        annotation = getattr(module, annotation.strip("'\""), None)
     if inspect.isclass(annotation) and annotation is not inspect.Parameter.empty and annotation not in (dict, object):
         return annotation
     beside = [c for c in vars(module).values() if inspect.isclass(c) and _has_width(c)] if module else []
@@ -161,6 +159,14 @@ def _config_class(obj: Any, parameter: inspect.Parameter) -> Any:
         f"building {getattr(obj, '__name__', obj)}: {parameter.name!r} is a config, and {len(beside)} dataclasses "
         f"beside it could be meant; give --target-config=pkg.mod:Config"
     )
+
+
+def _annotation(obj: Any, parameter: inspect.Parameter) -> Any:
+    """Of a parameter. Text, as under `from __future__ import annotations`, is looked up beside the target."""
+    if not isinstance(parameter.annotation, str):
+        return parameter.annotation
+    module = sys.modules.get(getattr(obj, "__module__", ""), None)
+    return getattr(module, parameter.annotation.strip("'\""), None)
 
 
 def _has_width(cls: type) -> bool:

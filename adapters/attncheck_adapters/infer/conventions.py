@@ -44,7 +44,7 @@ def observed(
 
 def _find_unequal(probe: Probe) -> None:
     """Whether T != S is taken at all; a refusal is no fault."""
-    across = [s for s in probe.form.sources() if s in ("memory", "separate")]
+    across = [s for s in probe.sources() if s in ("memory", "separate")]
     probe.form.extra["unequal"] = not across or probe.output(probe.inputs(across[0])) is not None
 
 
@@ -53,7 +53,7 @@ def _weights_kind(probe: Probe) -> Convention:
         return Convention("none", "observed", "the result has no part of the shape of weights")
     flag = probe.form.names.get("weights")
     given = {} if flag is None else {flag: True}
-    result = probe.raw(probe.inputs(probe.form.sources()[0]), **given)
+    result = probe.raw(probe.inputs(probe.sources()[0]), **given)
     weights = eval(probe.form.weights, {"result": result, "weights": True})
     kind = "per-head" if weights.ndim == 4 else "averaged"
     return Convention(kind, "observed", f"{probe.form.weights} has shape {tuple(weights.shape)}")
@@ -72,7 +72,7 @@ def named_causal(obj: Any, flags: Sequence[bool], form: Form) -> Convention | No
 
 CORNERS = ("top-left", "bottom-right")
 PLACES = re.compile(
-    r"rope|rotary|rotate|alibi|slopes|relative|rel_pos|position|pos_emb|freqs|theta|sinusoid|\bcos\b", re.I
+    r"rope|rotary|rotate|alibi|slopes|relative|\brel|distance|\bpos|freqs|theta|sinusoid|\bcos\b|arange|Embedding", re.I
 )
 
 
@@ -81,7 +81,7 @@ def find_positions(probe: Probe) -> Convention:
 
     A class that speaks of no positions and yet knows the order is left to `symmetry.permutation`.
     """
-    inputs = probe.inputs("self" if "self" in probe.form.sources() else probe.form.sources()[0])
+    inputs = probe.inputs("self" if "self" in probe.sources() else probe.sources()[0])
     order = [(i + 1) % inputs.key.shape[-2] for i in range(inputs.key.shape[-2])]
     before, after = (
         probe.output(inputs),
@@ -96,7 +96,9 @@ def find_positions(probe: Probe) -> Convention:
     if word is None:
         return Convention("none", "observed", "order matters, but the class speaks of no positions")
     kind = (
-        "relative" if re.search("rope|rotary|rotate|alibi|slopes|rel|freqs|theta", word.group(), re.I) else "absolute"
+        "relative"
+        if re.search("rope|rotary|rotate|alibi|slopes|rel|distance|freqs|theta|arange", word.group(), re.I)
+        else "absolute"
     )
     return Convention(kind, "observed", f"order matters, and the class speaks of {word.group()!r}")
 

@@ -16,7 +16,7 @@ from attncheck_adapters.infer.names import call_role
 
 @dataclass
 class Form:
-    """The call of a target. `masks` are found by probing; an encoding is allowed, blocked, additive or int."""
+    """The call of a target. `masks` are found by probing; an encoding is a key of `ENCODE`."""
 
     names: dict[str, str]  # role -> argument; query, key, value, memory, mask, padding, weights
     layout: str = "batch-first"

@@ -32,6 +32,10 @@ ROLES = {
 }
 
 
+WEIGHT = re.compile(r"weights?|kernel|^w_?|_w$", re.IGNORECASE)
+BIAS = re.compile(r"bias(es)?|^b_?|_b$", re.IGNORECASE)
+
+
 @dataclass(frozen=True)
 class Matrix:
     """One linear map: its weight as (out, in) and its bias."""
@@ -63,20 +67,34 @@ def _collections(module: nn.Module, sizes: Sizes) -> Iterator[list[Matrix]]:
 
 
 def _matrices(module: nn.Module, sizes: Sizes) -> Iterator[Matrix]:
-    named = dict(module.named_parameters())
+    named = {name: parameter.detach() for name, parameter in module.named_parameters()}
     linear = {n for n, part in module.named_modules() if isinstance(part, nn.Linear)}
-    for name, parameter in named.items():
+    biases = _biases(named)
+    for name, weight in named.items():
+        owner = name.rpartition(".")[0]
+        plain = owner in linear
+        row = weight.ndim == 2 and min(weight.shape) == 1 and not plain
+        if row or name in biases.values() or weight.ndim not in (2, 3):
+            continue
+        if weight.ndim == 3:
+            weight = _flattened(weight, name, sizes)
+        elif not plain and _is_in_out(weight, sizes):
+            weight = weight.T
+        bias = named[biases[name]].flatten() if name in biases else None
+        fits = bias is not None and len(bias) == len(weight)
+        yield Matrix(owner if plain else name, weight, bias if fits else None)
+
+
+def _biases(named: dict[str, Tensor]) -> dict[str, str]:
+    """Weight -> bias: parameters of one owner whose names differ in `weight` and `bias`, or w and b, alone."""
+
+    def stem(name: str, word: re.Pattern[str]) -> str:
         owner, _, last = name.rpartition(".")
-        weight = parameter.detach()
-        if owner in linear and last == "weight":
-            bias = named.get(f"{owner}.bias" if owner else "bias")
-            yield Matrix(owner, weight, None if bias is None else bias.detach())
-        elif owner not in linear and weight.ndim == 2 and min(weight.shape) > 1:
-            turned = _is_in_out(weight, sizes)
-            bias = named.get(name.replace("weight", "bias")) if "weight" in name else None
-            yield Matrix(name, weight.T if turned else weight, None if bias is None else bias.detach())
-        elif weight.ndim == 3:
-            yield Matrix(name, _flattened(weight, name, sizes))
+        return f"{owner}.{word.sub('', last).strip('_').lower()}"
+
+    known = {stem(n, BIAS): n for n in named if BIAS.search(n.rpartition(".")[2])}
+    pairs = {n: known.get(stem(n, WEIGHT), n) for n, weight in named.items() if weight.ndim > 1}
+    return {n: other for n, other in pairs.items() if named[other].numel() < named[n].numel()}
 
 
 def _is_in_out(weight: Tensor, sizes: Sizes) -> bool:
@@ -85,10 +103,12 @@ def _is_in_out(weight: Tensor, sizes: Sizes) -> bool:
 
 
 def _flattened(weight: Tensor, name: str, sizes: Sizes) -> Tensor:
-    """(h,D,d), (D,h,d) and (h,d,D) as (out, in)."""
+    """(h,D,d), (D,h,d) and (h,d,D) as (out, in); the last is that of an output, unless its name is another's."""
     a, b, c = weight.shape
     if a == sizes.heads and b in sizes.widths and not ROLES["o"].search(name):
         return weight.permute(0, 2, 1).reshape(a * c, b)
+    if a == sizes.heads and c in sizes.widths and any(ROLES[role].search(name) for role in "qkv"):
+        return weight.reshape(a * b, c)
     if a in sizes.widths:
         return weight.permute(1, 2, 0).reshape(b * c, a)
     return weight.permute(2, 0, 1).reshape(c, a * b)
@@ -143,7 +163,7 @@ def _named(parts: dict[str, Matrix]) -> dict[str, Tensor]:
 
 
 def _cut(fused: Matrix, sizes: Sizes) -> Iterator[dict[str, Matrix]]:
-    """[q|k|v] in blocks in any order, then per head (h, 3, d), then per channel (h, d, 3) and (d, 3, h)."""
+    """[q|k|v] in blocks in any order, then per group (g, h/g + 2, d), then per channel (h, d, 3) and (d, 3, h)."""
     h, g = sizes.heads, sizes.kv_heads
     rows = fused.weight.shape[0]
     if rows % (h + 2 * g) == 0:
@@ -154,19 +174,20 @@ def _cut(fused: Matrix, sizes: Sizes) -> Iterator[dict[str, Matrix]]:
                 r: m
                 for r, m in sorted(zip(order, _split(fused, lengths), strict=True), key=lambda p: "qkv".index(p[0]))
             }
-    if h == g and rows % (3 * h) == 0:
-        d = rows // (3 * h)
-        for view, axis in (((h, 3, d), 1), ((h, d, 3), 2), ((d, 3, h), 1)):
-            yield dict(zip("qkv", _unbound(fused, view, axis, h), strict=True))
+        yield dict(zip("qkv", _sliced(fused, (g, h // g + 2, d), 1, [h // g, 1, 1]), strict=True))
+        if h == g:
+            yield dict(zip("qkv", _sliced(fused, (h, d, 3), 2, [1, 1, 1]), strict=True))
+            yield dict(zip("qkv", _sliced(fused, (d, 3, h), 1, [1, 1, 1], heads_last=True), strict=True))
 
 
 def _cut_pair(fused: Matrix, sizes: Sizes) -> Iterator[dict[str, Matrix]]:
-    """[k|v] or [v|k] in blocks."""
-    rows = fused.weight.shape[0]
-    if rows % (2 * sizes.kv_heads) == 0:
+    """[k|v] or [v|k] in blocks, then per head (g, 2, d)."""
+    rows, g = fused.weight.shape[0], sizes.kv_heads
+    if rows % (2 * g) == 0:
         first, second = _split(fused, [rows // 2, rows // 2])
         yield {"k": first, "v": second}
         yield {"k": second, "v": first}
+        yield dict(zip("kv", _sliced(fused, (g, 2, rows // (2 * g)), 1, [1, 1]), strict=True))
 
 
 def _split(fused: Matrix, lengths: list[int]) -> list[Matrix]:
@@ -175,15 +196,17 @@ def _split(fused: Matrix, lengths: list[int]) -> list[Matrix]:
     return [Matrix(fused.name, w, b) for w, b in zip(weights, biases, strict=True)]
 
 
-def _unbound(fused: Matrix, view: tuple[int, int, int], axis: int, heads: int) -> list[Matrix]:
+def _sliced(
+    fused: Matrix, view: tuple[int, int, int], axis: int, lengths: list[int], heads_last: bool = False
+) -> list[Matrix]:
+    """Rows seen as three axes and cut along one of them; what is left of each part is put in blocks of heads."""
+
     def parts(x: Tensor) -> list[Tensor]:
-        cut = list(x.view(*view, -1).unbind(axis))
-        # What is left has the head axis first, or last where channels came first.
-        cut = [c if c.shape[0] == heads and view[0] == heads else c.transpose(0, 1) for c in cut]
-        return [c.reshape(-1, c.shape[-1]) for c in cut]
+        cut = torch.split(x.reshape(*view, -1), lengths, axis)
+        return [(c.transpose(0, 2) if heads_last else c).reshape(-1, c.shape[-1]) for c in cut]
 
     weights = parts(fused.weight)
-    biases = [None] * 3 if fused.bias is None else [b[:, 0] for b in parts(fused.bias[:, None])]
+    biases = [None] * len(lengths) if fused.bias is None else [b[:, 0] for b in parts(fused.bias[:, None])]
     return [Matrix(fused.name, w, b) for w, b in zip(weights, biases, strict=True)]
 
 

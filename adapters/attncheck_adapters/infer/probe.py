@@ -32,6 +32,12 @@ class Probe:
         self.target, self.form, self.widths, self.heads, self.dtype = target, form, widths, heads, dtype
         self.seed = 0
 
+    def sources(self) -> tuple[str, ...]:
+        """Ways of calling it: what its arguments allow and its widths fit."""
+        found = self.form.sources()
+        same = self.widths[0] == self.widths[1]
+        return found if same else tuple(s for s in found if s not in ("self", "clones"))
+
     def inputs(self, sources: str, N: int = N_, T: int = T_, S: int = S_, seed: int = 3) -> Inputs:
         S = T if sources in ("self", "clones") else S
         h, g = ((self.heads[0],), (self.heads[1],)) if self.heads else ((), ())
@@ -91,12 +97,12 @@ class Probe:
 def find_output(probe: Probe, label: str) -> None:
     """Which part of the result is the output, and which the weights, by their shapes."""
     drop_refused_memory(probe)
-    sources = probe.form.sources()[-1]
+    sources = probe.sources()[-1]
     inputs = probe.inputs(sources)
     T, S = inputs.query.shape[-2], inputs.key.shape[-2]
     result = probe.raw(inputs)
     if isinstance(result, BaseException) and S != T:
-        inputs = probe.inputs("memory" if "memory" in probe.form.sources() else sources, S=T_)
+        inputs = probe.inputs("memory" if "memory" in probe.sources() else sources, S=T_)
         result, S = probe.raw(inputs), T_
     if isinstance(result, BaseException):
         text = " ".join(str(result).split())
@@ -125,7 +131,7 @@ def find_weights(probe: Probe) -> None:
     flag = probe.form.names.get("weights")
     if flag is None:
         return
-    inputs = probe.inputs(probe.form.sources()[0])
+    inputs = probe.inputs(probe.sources()[0])
     plain, asked = (probe.raw(inputs, **{flag: value}) for value in (False, True))
     if isinstance(plain, BaseException) or isinstance(asked, BaseException):
         probe.form.names.pop("weights")
@@ -169,7 +175,7 @@ def find_layout(probe: Probe) -> Convention:
     moved = {}
     for layout in ("batch-first", "seq-first"):
         probe.form.layout = layout
-        inputs = probe.inputs(probe.form.sources()[0], S=T_)
+        inputs = probe.inputs(probe.sources()[0], S=T_)
         before, after = probe.output(inputs), probe.output(inputs.resampled(1, seed=5))
         if before is None or after is None or before.ndim != 3 or before.shape != after.shape:
             continue
@@ -184,7 +190,7 @@ def find_layout(probe: Probe) -> Convention:
 
 def find_causality(probe: Probe) -> tuple[Convention, Convention | None]:
     """The built-in pattern and window; where none fits, the nearest of causal and not."""
-    sources = probe.form.sources()[0]
+    sources = probe.sources()[0]
     # Longer than any case that the checks draw, so that a wider window cannot matter to them.
     for length in (20, 9):
         moved = probe.movement(probe.inputs(sources, N=2, T=length, S=length))
@@ -222,7 +228,7 @@ def _legal_patterns(n: int) -> Iterator[tuple[str, str | None, Tensor]]:
 
 def _corner(probe: Probe, causal: str) -> str:
     """top-left or bottom-right, where lengths may differ."""
-    across = [s for s in probe.form.sources() if s in ("memory", "separate")]
+    across = [s for s in probe.sources() if s in ("memory", "separate")]
     if causal != "top-left" or not across:
         return causal
     moved = probe.movement(probe.inputs(across[0], N=2, T=3, S=6))
@@ -241,7 +247,7 @@ def find_masks(probe: Probe, heads: int, declared: Mapping[str, str]) -> dict[st
         if argument is not None:
             verdicts = {axes: _meanings(probe, argument, axes, heads) for axes in _axes_for(role, probe)}
             convention, encoding, taken = _settled(verdicts, argument)
-            encoding = {"real": "allowed", "padding": "blocked"}.get(declared.get(key, ""), declared.get(key, encoding))
+            encoding = _handed(declared.get(key), encoding)
             probe.form.masks += [(argument, axes, encoding) for axes in _without_twins(taken)]
             found[key] = (
                 convention if role == "mask" else replace(convention, value=PADDING.get(convention.value or ""))
@@ -250,6 +256,13 @@ def find_masks(probe: Probe, heads: int, declared: Mapping[str, str]) -> dict[st
 
 
 PADDING = {"allowed": "real", "blocked": "padding", "additive": "additive"}
+
+
+def _handed(declared: str | None, observed: str) -> str:
+    """How a mask is handed over: as was declared, in integers where only those are taken."""
+    meaning = {"real": "allowed", "padding": "blocked"}.get(declared or "", declared)
+    integers = observed.startswith("int") and meaning in ("allowed", "blocked")
+    return f"int-{meaning}" if integers else meaning or observed
 
 
 def _settled(verdicts: dict[str, dict[str, str]], argument: str) -> tuple[Convention, str, list[str]]:
@@ -271,7 +284,7 @@ def _settled(verdicts: dict[str, dict[str, str]], argument: str) -> tuple[Conven
                 list(told),
             )
         evidence = f"{argument}: edited keys act where {'True' if meaning == 'allowed' else 'False'} stands ({where})"
-        native = "int" if encoding == "int" and meaning == "allowed" else meaning
+        native = f"int-{meaning}" if encoding == "int" else meaning
         return Convention(meaning, "observed", evidence), native, list(told)
     taken = [axes for axes, v in verdicts.items() if "none" in v.values()]
     if taken:
@@ -292,7 +305,7 @@ def _axes_for(role: str, probe: Probe) -> list[str]:
 
 def _meanings(probe: Probe, argument: str, axes: str, heads: int) -> dict[str, str]:
     """For each encoding that is accepted: allowed, blocked or none."""
-    sources = next((s for s in probe.form.sources() if s in ("memory", "separate")), "self")
+    sources = next((s for s in probe.sources() if s in ("memory", "separate")), "self")
     inputs = probe.inputs(sources, S=S_ if probe.form.extra.get("unequal", True) else T_)
     N, T, S = N_, T_, inputs.key.shape[-2]
     mask = _test_mask(axes, heads, N, T, S)
