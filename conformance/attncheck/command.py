@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from attncheck.settings import BadSetting, closest
+from attncheck.valid import BadSetting, closest
 
 if TYPE_CHECKING:
     from attncheck.registry import Check

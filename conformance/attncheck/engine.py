@@ -123,7 +123,9 @@ class Verdict:
 
 
 def judge(check: Check, subject: Subject, case: Case, oracle: Subject | None) -> Verdict:
-    """One check in one case."""
+    """One check in one case. What a query gives that the target itself leaves without a key is a policy, not judged."""
+    if not bool(subject.pattern(case.T, case.S).any(-1).all()):
+        return Verdict("inapplicable", "the target's own pattern leaves a query without a key")
     try:
         check.run(subject, case, oracle)
     except Failure as failure:
@@ -138,8 +140,9 @@ def judge(check: Check, subject: Subject, case: Case, oracle: Subject | None) ->
 def _all_cases(
     check: Check, subject: Subject, oracle: Subject | None, profile: str, config: int, seed: int
 ) -> Iterator[Case]:
-    yield from cases(check, subject, profile, config, seed)
-    if profile == "deep" and config == 0:
+    table = cases(check, subject, profile, config, seed)
+    yield from table
+    if table and profile == "deep" and config == 0:
         yield from _drawn(check, subject, oracle, seed)
 
 

@@ -17,8 +17,10 @@ from typing import Any
 import torch
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
+from attncheck.declarations import DTYPES
 from attncheck.engine import Expectation, Target
-from attncheck.settings import DTYPES, BadSetting, Request, closest, one_of
+from attncheck.settings import Request
+from attncheck.valid import BadSetting, closest, one_of
 
 KEYS = ("check", "target", "reason", "issue", "expires", "when")
 CONDITIONS = ("torch", "device", "dtype")

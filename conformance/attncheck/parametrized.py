@@ -21,13 +21,16 @@ class ConformanceError(AssertionError):
     """A check failed; the text is the finding."""
 
 
-@dataclass
+@dataclass(repr=False)
 class Item:
     """What a parametrized test is given: call it."""
 
     check: Check
     target: Target
     request: Request
+
+    def __repr__(self) -> str:
+        return f"<{self.check.id} of {self.target.spec}>"
 
     def __call__(self) -> None:
         __tracebackhide__ = True

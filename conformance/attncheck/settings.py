@@ -5,42 +5,20 @@ from __future__ import annotations
 import ast
 import shlex
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from attncheck.declarations import DTYPES, declared
+from attncheck.valid import BadSetting, closest, file_path, listed, mapping, number, one_of
+
 PROFILES = ("quick", "default", "deep")
 KINDS = ("attention", "kernel", "positions", "feed-forward", "block", "causal-lm", "encoder", "seq2seq")
-DTYPES = ("float32", "float64", "float16", "bfloat16")
-DECLARED = {
-    "mask": ("allowed", "blocked", "additive"),
-    "padding_mask": ("real", "padding"),
-    "fully_masked": ("nan", "zero", "uniform", "unmasked", "raise", "undefined"),
-    "causal": ("no", "top-left", "bottom-right", "prefix:K"),
-    "window": (),
-    "layout": ("batch-first", "seq-first", "heads", "heads-last"),
-    "scale": (),
-    "softcap": (),
-    "positions": ("none", "absolute", "relative"),
-    "weights": ("none", "per-head", "averaged"),
-    "weight_sum": ("one", "below-one", "any"),
-    "stateful": (),
-    "dtype": DTYPES,
-    "heads": (),
-    "kv_heads": (),
-} | dict.fromkeys(
-    ("tied", "pad_id", "eos_id", "loss_shift", "norm", "final_norm", "embed_scale", "padding_idx", "decay_groups"), ()
-)
 SHARED_KEYS = ("checks", "profile", "seed", "device", "dtype", "timeout")
 TARGET_KEYS = (*SHARED_KEYS, "kind", "init", "config", "declare", "adapter")
 TABLE_KEYS = (*SHARED_KEYS, "targets", "expect", "min_checks", "json", "explain")
-
-
-class BadSetting(Exception):
-    """A setting that cannot be meant; the text is what the user reads."""
 
 
 @dataclass(frozen=True)
@@ -73,18 +51,6 @@ class Settings:
     typed: str = ""  # the options of the command line that made the target what it is, for its reproduction
 
 
-def closest(name: str, known: Iterable[str]) -> str:
-    near = get_close_matches(name, list(known), 1, 0.4)
-    return f"; did you mean {near[0]!r}?" if near else f"; expected one of {', '.join(known)}"
-
-
-def one_of(name: str, value: Any, known: Iterable[str]) -> Any:
-    known = tuple(known)
-    if value not in known:
-        raise BadSetting(f"{name}={value!r} is not known{closest(str(value), known)}")
-    return value
-
-
 def keywords(text: str) -> dict[str, Any]:
     """'d_model=32, n_heads=4' -> {'d_model': 32, 'n_heads': 4}, Python literals only."""
     try:
@@ -97,25 +63,6 @@ def keywords(text: str) -> dict[str, Any]:
         raise BadSetting(f"target-init={text!r}: {hint}") from None
 
 
-def declared(pairs: Mapping[str, Any]) -> dict[str, str]:
-    """Check the declared keys and values."""
-    for key, value in pairs.items():
-        one_of("declare", key, DECLARED)
-        known = DECLARED[key]
-        if known and value not in known and not (key == "causal" and str(value).startswith("prefix:")):
-            raise BadSetting(f"declare: {key}={value!r} is not known{closest(str(value), known)}")
-        if key == "causal" and str(value).startswith("prefix:") and not str(value)[7:].isdigit():
-            raise BadSetting(f"declare: causal={value!r}: expected prefix:K with a number K")
-        if key == "window" and not _is_window(str(value)):
-            raise BadSetting(f"declare: window={value!r}: expected W, as 4, or L:R, as -2:1")
-    return {k: str(v) for k, v in pairs.items()}
-
-
-def _is_window(text: str) -> bool:
-    left, colon, right = text.partition(":")
-    return left.lstrip("-").isdigit() and (not colon or right.lstrip("-").isdigit())
-
-
 def table_of(root: Path) -> dict[str, Any]:
     """[tool.attncheck] of root/pyproject.toml, its keys checked; its files are relative to it."""
     file = root / "pyproject.toml"
@@ -125,10 +72,10 @@ def table_of(root: Path) -> dict[str, Any]:
         table = tomllib.loads(file.read_text(encoding="utf-8")).get("tool", {}).get("attncheck", {})
     except tomllib.TOMLDecodeError as error:
         raise BadSetting(f"{file}: {error}") from None
-    for key in table:
+    for key in mapping(f"{file.name}: tool.attncheck", table):
         one_of(f"{file.name}: [tool.attncheck] key", key, TABLE_KEYS)
-    for spec, target in table.get("targets", {}).items():
-        for key in target:
+    for spec, target in mapping(f"{file.name}: tool.attncheck.targets", table.get("targets", {})).items():
+        for key in mapping(f"{file.name}: tool.attncheck.targets.{spec!r}", target):
             one_of(f"{file.name}: [tool.attncheck.targets.{spec!r}] key", key, TARGET_KEYS)
     return {key: str(root / value) if key in ("expect", "json") else value for key, value in table.items()}
 
@@ -152,7 +99,7 @@ def settings_of(options: Mapping[str, Any], table: Mapping[str, Any]) -> Setting
         expect=joined.get("expect"),
         explain=bool(joined.get("explain", False)),
         min_checks=number("target-min-checks", joined.get("min_checks", 0), int),
-        json=joined.get("json"),
+        json=file_path("target-json", joined.get("json")),
         typed=retyped(given),
     )
 
@@ -173,11 +120,11 @@ def _request(spec: str, given: Mapping[str, Any], table: Mapping[str, Any]) -> R
     """One target: the command line over the target's own table over [tool.attncheck]."""
     entry = table.get("targets", {}).get(spec, {})
     own = {k: source[k] for source in (table, entry, given) for k in TARGET_KEYS if k in source}
-    pairs = {**entry.get("declare", {}), **_pairs(given.get("declare", {}))}
+    pairs = {**mapping("declare", entry.get("declare", {})), **_pairs(given.get("declare", {}))}
     init = own.get("init")
     return Request(
         spec=spec,
-        init=keywords(init) if isinstance(init, str) else init,
+        init=keywords(init) if isinstance(init, str) else None if init is None else mapping("init", init),
         config=own.get("config"),
         kind=one_of("target-kind", own["kind"], KINDS) if "kind" in own else None,
         declare=declared(pairs),
@@ -189,19 +136,6 @@ def _request(spec: str, given: Mapping[str, Any], table: Mapping[str, Any]) -> R
         seed=number("target-seed", own.get("seed", 0), int),
         checks=listed("target-checks", own.get("checks", [])),
     )
-
-
-def number(name: str, value: Any, form: type[int] | type[float]) -> Any:
-    """The value as a number; True and text are none."""
-    if isinstance(value, bool) or not isinstance(value, int | form):
-        raise BadSetting(f"{name}={value!r}: expected {'a whole number' if form is int else 'a number'}, as {form(60)}")
-    return form(value)
-
-
-def listed(name: str, value: Any) -> list[str]:
-    if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
-        raise BadSetting(f"{name}={value!r}: expected a list of globs, as ['mask.*', '!numeric.*']")
-    return list(value)
 
 
 def _pairs(declare: Mapping[str, Any] | list[str]) -> dict[str, Any]:

@@ -9,6 +9,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+FROM_FILES: set[str] = set()  # names of the modules that file specs have loaded
+
 
 class BadTarget(Exception):
     """The target cannot be imported or built; the text is what the user reads."""
@@ -68,19 +70,35 @@ def _from_file(path: str, roots: list[Path]) -> ModuleType:
     file = next((c for c in candidates if c.is_file()), None)
     if file is None:
         raise BadTarget(f"target file {path} does not exist")
-    name = file.stem
     if str(file.resolve().parent) not in sys.path:
         sys.path.insert(0, str(file.resolve().parent))
-    known = sys.modules.get(name)
-    if known is not None and getattr(known, "__file__", None) == str(file.resolve()):
-        return known
+    name = _module_name(file.resolve())
+    if _is_from(sys.modules.get(name), file.resolve()):
+        return sys.modules[name]
     found = importlib.util.spec_from_file_location(name, file.resolve())
     if found is None or found.loader is None:
         raise BadTarget(f"target file {path} is no Python file")
     module = importlib.util.module_from_spec(found)
     sys.modules[name] = module
-    found.loader.exec_module(module)
+    FROM_FILES.add(name)
+    try:
+        found.loader.exec_module(module)
+    except BaseException:
+        # Half a module would be taken for the whole one the next time.
+        del sys.modules[name]
+        raise
     return module
+
+
+def _module_name(file: Path) -> str:
+    """The file's own name, unless that would push a library out of its place."""
+    known = sys.modules.get(file.stem)
+    mine = known is None or file.stem in FROM_FILES or _is_from(known, file)
+    return file.stem if mine else f"{file.stem}_target"
+
+
+def _is_from(module: ModuleType | None, file: Path) -> bool:
+    return module is not None and getattr(module, "__file__", None) == str(file)
 
 
 def _attribute(module: ModuleType, path: str, spec: str) -> Any:
@@ -89,7 +107,7 @@ def _attribute(module: ModuleType, path: str, spec: str) -> Any:
         if not hasattr(value, part):
             from difflib import get_close_matches
 
-            near = get_close_matches(part, [n for n in vars(value) if not n.startswith("_")], 3)
+            near = get_close_matches(part, [n for n in dir(value) if not n.startswith("_")], 3)
             hint = f"; did you mean {' or '.join(near)}?" if near else ""
             raise BadTarget(f"target={spec!r}: {getattr(value, '__name__', value)} has no {part!r}{hint}")
         value = getattr(value, part)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from types import FrameType
 
@@ -16,6 +17,7 @@ def limited(seconds: float, what: str) -> Iterator[None]:
     """Raise TimedOut in the body after `seconds`, and again each second while it goes on.
 
     Interrupts Python code only, in the main thread of a platform with SIGALRM; elsewhere there is no limit.
+    A timer that ran before, a limit around this one or that of another plugin, runs on afterwards.
     """
     if not hasattr(signal, "SIGALRM") or threading.current_thread() is not threading.main_thread() or seconds <= 0:
         yield
@@ -25,9 +27,12 @@ def limited(seconds: float, what: str) -> Iterator[None]:
         raise TimedOut(f"{what} took longer than {seconds:g} s")
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    left, interval = signal.setitimer(signal.ITIMER_REAL, seconds, 1.0)
+    start = time.monotonic()
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
+        if left:
+            signal.setitimer(signal.ITIMER_REAL, max(left - (time.monotonic() - start), 1e-3), interval)

@@ -1,0 +1,48 @@
+"""What a user may declare of a target: the keys, and the values of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from attncheck.valid import BadSetting, closest, one_of
+
+DTYPES = ("float32", "float64", "float16", "bfloat16")
+DECLARED = {
+    "mask": ("allowed", "blocked", "additive"),
+    "padding_mask": ("real", "padding"),
+    "fully_masked": ("nan", "zero", "uniform", "unmasked", "raise", "undefined"),
+    "causal": ("no", "top-left", "bottom-right", "prefix:K"),
+    "window": (),
+    "layout": ("batch-first", "seq-first", "heads", "heads-last"),
+    "scale": (),
+    "softcap": (),
+    "positions": ("none", "absolute", "relative"),
+    "weights": ("none", "per-head", "averaged"),
+    "weight_sum": ("one", "below-one", "any"),
+    "stateful": (),
+    "dtype": DTYPES,
+    "heads": (),
+    "kv_heads": (),
+} | dict.fromkeys(
+    ("tied", "pad_id", "eos_id", "loss_shift", "norm", "final_norm", "embed_scale", "padding_idx", "decay_groups"), ()
+)
+
+
+def declared(pairs: Mapping[str, Any]) -> dict[str, str]:
+    """Check the declared keys and values."""
+    for key, value in pairs.items():
+        one_of("declare", key, DECLARED)
+        known = DECLARED[key]
+        if known and value not in known and not (key == "causal" and str(value).startswith("prefix:")):
+            raise BadSetting(f"declare: {key}={value!r} is not known{closest(str(value), known)}")
+        if key == "causal" and str(value).startswith("prefix:") and not str(value)[7:].isdigit():
+            raise BadSetting(f"declare: causal={value!r}: expected prefix:K with a number K")
+        if key == "window" and not _is_window(str(value)):
+            raise BadSetting(f"declare: window={value!r}: expected W, as 4, or L:R, as -2:1")
+    return {k: str(v) for k, v in pairs.items()}
+
+
+def _is_window(text: str) -> bool:
+    left, colon, right = text.partition(":")
+    return left.lstrip("-").isdigit() and (not colon or right.lstrip("-").isdigit())

@@ -1,0 +1,21 @@
+"""What tests of all parts share."""
+
+import pytest
+
+pytest_plugins = ["pytester"]
+
+
+@pytest.fixture(scope="session")
+def loaded() -> None:
+    """Everything of ours that is imported late.
+
+    pytester forgets the modules that a run in this process has imported. What is imported before stays, so that torch
+    is loaded once, and no check is registered twice.
+    """
+    from attncheck import wiring
+    from attncheck.suite import all_checks
+
+    all_checks()
+    wiring.adapters()
+    wiring.adapter_for(object())
+    wiring.fault_summaries()
