@@ -64,7 +64,7 @@ def main() -> None:
         runs = [one_run(options.spec, profile, each) for _ in range(options.runs)]
         first = runs[0]
         collect, run, share = (statistics.median(r[i] for r in runs) for i in range(3))
-        print(f"{options.spec} {profile}: collection {collect:.2f} s, checks {run:.2f} s, {share:.0%} inside the target")
+        print(f"{options.spec} {profile}: collection {collect:.2f} s, checks {run:.2f} s, {share:.0%} inside it")
         print(f"  first run of the process: collection {first[0]:.2f} s, checks {first[1]:.2f} s")
         for check, seconds in each.items() if options.each else ():
             print(f"  {check:28} {statistics.median(seconds):.3f} s")

@@ -71,6 +71,17 @@ def run(check: Check, target: Target, profile: str = "default", seed: int = 0) -
     return _expected(result, target)
 
 
+def fails(check: Check, target: Target, profile: str = "default") -> bool:
+    """Whether the check has any finding; nothing is made small or explained."""
+    with quiet():
+        return any(
+            judge(check, subject, case, oracle).failure is not None
+            for config, (subject, oracle) in enumerate(zip(target.subjects, target.oracles, strict=True))
+            if not any(map(subject.lacks, check.needs))
+            for case in cases(check, subject, profile, config)
+        )
+
+
 @contextmanager
 def quiet() -> Iterator[None]:
     """One thread (tiny calls stall on more), the caller's random state kept, the target's warnings not our errors."""
