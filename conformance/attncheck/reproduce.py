@@ -13,7 +13,9 @@ def script(check: str, claim: str, failure: Failure) -> str:
     before, after = failure.before, failure.after
     source = getattr(before.subject.adapter, "source", None) if before is not None else None
     if before is None or source is None:
-        return "# no script: the adapter has no source(masks) that builds the target, so that only the command above can"
+        return (
+            "# no script: the adapter has no source(masks) that builds the target, so that only the command above can"
+        )
     masks = [answer.allowed for answer in (before, after) if answer is not None]
     lines = [f'"""{check}: {claim}."""', "import torch", "", *source(masks).splitlines(), *before.subject.setup, ""]
     lines += [*_mode(before), *before.inputs.code, _mask(before), _call("before", before)]

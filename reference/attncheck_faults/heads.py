@@ -60,10 +60,3 @@ def averaged(m, sound, mixed):
 def first_key(m, sound, x):
     """All query heads read key head 0"""
     return x[:, :1].expand(-1, m.heads, -1, -1)
-
-
-@fault("heads.interleaved-features", step="split")
-def interleaved(m, sound, x, heads):
-    """Head i is made of every h-th feature from i on, instead of a block of features"""
-    N, T, E = x.shape
-    return x.view(N, T, E // heads, heads).permute(0, 3, 1, 2)

@@ -54,7 +54,25 @@ def readings(module: nn.Module, sizes: Sizes) -> list[dict[str, Tensor]]:
         for matrices in _collections(module, grouped):
             if 1 <= len(matrices) <= 5:
                 found += [r for r in _arranged(matrices, grouped) if _fits(r, grouped)]
-    return found
+    return found + [other for r in found for other in _heads_innermost(r, sizes.heads)]
+
+
+def _heads_innermost(reading: dict[str, Tensor], heads: int) -> Iterator[dict[str, Tensor]]:
+    """The same for features that are numbered (d, h) instead of (h, d): in q, k and v, and perhaps in o too.
+
+    As sound as blocks, since the maps are learned; only where all heads have keys of their own.
+    """
+    if heads == 1 or len({reading[f"{r}.weight"].shape[0] for r in "qk"}) > 1 or reading["v.weight"].shape[0] % heads:
+        return
+
+    def turned(x: Tensor, axis: int) -> Tensor:
+        shape = (*x.shape[:axis], -1, heads, *x.shape[axis + 1 :])
+        return x.reshape(shape).transpose(axis, axis + 1).reshape(x.shape)
+
+    inner = {name: x if name.startswith("o.") else turned(x, 0) for name, x in reading.items()}
+    yield inner
+    if "o.weight" in reading:
+        yield {**inner, "o.weight": turned(reading["o.weight"], 1)}
 
 
 def _collections(module: nn.Module, sizes: Sizes) -> Iterator[list[Matrix]]:
