@@ -15,9 +15,9 @@ from attncheck.subject import MASK_AXES, Answer, Case, Subject
     faults=(
         "scale.none", "scale.by-model-width", "scale.by-heads", "scale.by-width-not-root", "scale.by-keys",
         "scale.inverted", "scale.eighth", "scale.only-unequal", "heads.tiled-groups", "heads.first-key-for-all",
-        "heads.last-dropped", "heads.reversed", "heads.first-repeated", "heads.averaged", "projection.value-from-key", "projection.value-is-key",
-        "projection.query-from-key", "projection.value-input-ignored",
-        "projection.memory-ignored", "projection.no-output",
+        "heads.last-dropped", "heads.reversed", "heads.first-repeated", "heads.averaged",
+        "projection.value-from-key", "projection.value-is-key", "projection.query-from-key",
+        "projection.value-input-ignored", "projection.memory-ignored", "projection.no-output",
         "projection.no-output-bias", "projection.no-value-bias", "projection.output-transposed",
         "softmax.in-bfloat16", "value.last-key-lost-at-length",
     ),
