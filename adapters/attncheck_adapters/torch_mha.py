@@ -9,6 +9,7 @@ import copy
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from attncheck.masks import additive
@@ -37,7 +38,11 @@ def handles(target: object) -> bool:
 class TorchMHA:
     """A padding mask goes to key_padding_mask, everything else to attn_mask; True there means blocked."""
 
-    options: Mapping[str, tuple[Any, ...]] = {"weights": (False, True), "mask": ("bool", "additive")}
+    options: Mapping[str, tuple[Any, ...]] = {
+        "weights": (False, True),
+        "mask": ("bool", "additive"),
+        "masks": ("one", "both"),
+    }
 
     def __init__(self, module: Any, code: str | None) -> None:
         self.module, self.code = module, code
@@ -56,13 +61,19 @@ class TorchMHA:
         *,
         weights: bool = True,
         mask: str = "bool",
+        masks: str = "one",
     ) -> tuple[Tensor, Tensor | None]:
-        masks = {} if allowed is None else self.masks_of(allowed, query, mask)
+        given = {} if allowed is None else self.masks_of(allowed, query, mask)
+        if given and masks == "both":
+            # The argument that has nothing to say is given too, and blocks nothing.
+            N, T, S = query.shape[0], query.shape[1], key.shape[1]
+            zeros = torch.zeros(1, dtype=next(iter(given.values())).dtype, device=query.device)
+            given = {"attn_mask": zeros.expand(T, S), "key_padding_mask": zeros.expand(N, S), **given}
         if not self.module.batch_first:
             # One object three times stays one object: the module chooses its path by identity.
             turned = {id(x): x.transpose(0, 1) for x in (query, key, value)}
             query, key, value = (turned[id(x)] for x in (query, key, value))
-        output, returned = self.module(query, key, value, need_weights=weights, average_attn_weights=False, **masks)
+        output, returned = self.module(query, key, value, need_weights=weights, average_attn_weights=False, **given)
         return output if self.module.batch_first else output.transpose(0, 1), returned
 
     def masks_of(self, allowed: Tensor, query: Tensor, form: str) -> dict[str, Tensor]:
@@ -103,24 +114,28 @@ SOURCE = """\
 {code}
 
 
-def call(query, key, value, allowed, weights=True, mask="bool"):
-    masks = {{}}
+def call(query, key, value, allowed, weights=True, mask="bool", masks="one"):
+    given = {{}}
     if allowed is not None:
         blocked = ~allowed  # True means blocked in nn.MultiheadAttention
         if mask == "additive":
             blocked = torch.zeros(allowed.shape, dtype=query.dtype).masked_fill(~allowed, -torch.inf)
         if allowed.ndim == 2:
-            masks["attn_mask"] = blocked
+            given["attn_mask"] = blocked
         elif allowed.shape[1] == allowed.shape[2] == 1:
-            masks["key_padding_mask"] = blocked[:, 0, 0].expand(query.shape[0], -1)
+            given["key_padding_mask"] = blocked[:, 0, 0].expand(query.shape[0], -1)
         else:
             full = blocked.expand(query.shape[0], target.num_heads, query.shape[1], -1)
-            masks["attn_mask"] = full.reshape(-1, *full.shape[-2:])
+            given["attn_mask"] = full.reshape(-1, *full.shape[-2:])
+        if masks == "both":  # the argument that has nothing to say is given too, and blocks nothing
+            zeros = torch.zeros(1, dtype=blocked.dtype)
+            given.setdefault("attn_mask", zeros.expand(query.shape[1], key.shape[1]))
+            given.setdefault("key_padding_mask", zeros.expand(len(query), key.shape[1]))
     same = query is key and key is value
     if not target.batch_first:
         query, key, value = (x.transpose(0, 1) for x in (query, key, value))
         query, key, value = (query, query, query) if same else (query, key, value)
-    output, returned = target(query, key, value, need_weights=weights, average_attn_weights=False, **masks)
+    output, returned = target(query, key, value, need_weights=weights, average_attn_weights=False, **given)
     return (output if target.batch_first else output.transpose(0, 1)), returned"""
 
 

@@ -42,11 +42,12 @@ class Finding:
 
 def found(check: Check, spec: str, subject: Subject, case: Case, failure: Failure, cause: Cause) -> Finding:
     influence, expected = influence_of(subject, failure, case)
+    wrong = failure.after or failure.before
     command = f"pytest '{f'attncheck:{spec}::{check.id}'}'"
     return Finding(
         claim=check.claim,
         evidence=failure.evidence,
-        case=described(case, subject),
+        case=described(case.but(mode=wrong.case.mode) if wrong is not None else case, subject),
         influence=influence,
         expected=expected,
         likely_cause=cause.text,

@@ -14,7 +14,6 @@ SOUND = sorted([*(TESTS / "sound").glob("*.py"), *(TESTS / "pairs").glob("sound_
 FAULTY = sorted((TESTS / "pairs").glob("fault_*.py"))
 # What the checks of today cannot see, and why.
 UNSEEN = {
-    "fault_09_torchlike": "shows only where an attention mask and a padding mask are given in one call",
     "fault_16_encoder_bmm": "batch taken for time is the legal layout seq-first, until batch-first is declared",
     "fault_22_kv_cache": "shows only with a cache, which this kind does not call",
     "fault_24_local_window": "a window to both sides is legal, until causality is declared",

@@ -149,7 +149,7 @@ def test_what_has_no_reading_has_no_oracle(prepared: Callable[..., Target]) -> N
             return self.heads(self.q(x).relu()), self.heads(self.k(x)), self.heads(self.v(x))
 
     target = prepared(A)
-    assert target.oracles == [None, None]
+    assert target.oracles == [None, None, None]
     result = run(next(check for check in checks_of("attention") if check.id == "numeric.oracle"), target)
     assert result.status == "inapplicable"
     assert "no known reading" in str(result.reason)

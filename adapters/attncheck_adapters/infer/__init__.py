@@ -46,7 +46,8 @@ class Inferred:
         self.widths = self.sizes.widths
         self.heads, self.kv_heads = self.sizes.heads, self.sizes.kv_heads
         self.masks = canonical_masks(self.form)
-        self.options = {"weights": (False, True)} if "weights" in self.form.names else {}
+        self.options: dict[str, tuple[Any, ...]] = {"weights": (False, True)} if "weights" in self.form.names else {}
+        self.options |= {"masks": ("one", "both")} if self.form.extra.get("both") else {}
         self.namespace = self.compiled()
 
     @property
@@ -103,7 +104,7 @@ class Inferred:
         if self.imported is None:
             return None
         built = "target = Target" if self.recipe is None else self.recipe.code
-        redraw = f"\n{REDRAW}" if self.notes else ""
+        redraw = f"\n{REDRAW}" if any("drawn anew" in note for note in self.notes) else ""
         redraw += "" if self.dtype == torch.float32 or self.module is None else f"\ntarget.to({self.dtype})"
         return lambda masks: f"{self.imported}\n{built}{redraw}\n\n\n{call_code(self.form, self.heads, masks)}"
 
@@ -118,7 +119,18 @@ def meet(
         return [_kernel(obj, spec, declare)]
     if isinstance(obj, nn.Module):
         return [_attention(obj, spec, copied_module(obj), None, declare)]
-    return [_attention(obj, spec, target, recipe, declare) for recipe, target in build(obj, init, config)]
+    (recipe, target), *others = build(obj, init, config)
+    first = _attention(obj, spec, target, recipe, declare)
+    more = (_further(obj, spec, target, recipe, declare) for recipe, target in others)
+    return [first, *(adapter for adapter in more if adapter is not None)]
+
+
+def _further(obj: Any, spec: str, target: Any, recipe: Recipe, declare: dict[str, str]) -> Inferred | None:
+    """A second or third configuration; None where the class builds it but does not take it."""
+    try:
+        return _attention(obj, spec, target, recipe, declare)
+    except BadTarget:
+        return None
 
 
 def is_kernel(obj: Any, kind: str | None) -> bool:
@@ -142,6 +154,8 @@ def _attention(obj: Any, spec: str, target: Any, recipe: Recipe | None, declare:
         notes += [f"parameters that start degenerate were drawn anew: {', '.join(redrawn)}"] if redrawn else []
         target.eval()
     form = form_of(target.forward if isinstance(target, nn.Module) else target, spec)
+    unread = form.extra["unread"]
+    notes += [f"arguments of unknown meaning, left at their defaults: {', '.join(unread)}"] if unread else []
     sizes = sizes_of(target, {} if recipe is None else recipe.sizes())
     heads = int(declare.get("heads", sizes.heads))
     sizes = replace(sizes, heads=heads, kv_heads=int(declare.get("kv_heads", min(sizes.kv_heads, heads))))

@@ -55,18 +55,19 @@ def call_code(form: Form, heads: int, masks: Sequence[Tensor | None] | None = No
 
     masks: those that the call will see; where given, only what they need is written.
     """
-    flag = ", weights=True" if "weights" in form.names else ""
+    both: list[Mask] = form.extra.get("both", [])
+    flag = (", weights=True" if "weights" in form.names else "") + (", masks='one'" if both else "")
     ranked = sorted(form.masks, key=lambda mask: list(SUFFICES).index(NATIVE[mask[1]][1]))
     needed = ranked if masks is None else [m for m in ranked if any(_first(ranked, seen) == m for seen in masks)]
     lines = [f"def call(query, key, value, allowed{flag}):"]
-    always = masks is not None and len(needed) == 1 and all(mask is not None for mask in masks)
+    always = not both and masks is not None and len(needed) == 1 and all(mask is not None for mask in masks)
     if needed:
         if always and needed[0][1] == "TS" and all(mask is not None and mask.ndim == 2 for mask in masks or ()):
             encoded = re.sub(r"\bm\b", "allowed", ENCODE[needed[0][2]])
             return "\n".join(lines + _invocation(form, f"{needed[0][0]}={encoded}"))
         shape = f"        N, h, T, S = len(query), {heads}, query.shape[-2], key.shape[-2]"
         body = [shape, "        m = allowed if allowed.ndim == 4 else allowed[None, None]"]
-        body += _encoded(needed[0], "        ") if always else _branches(needed)
+        body += _encoded(needed[0], "        ") if always else _branches(needed) + _fillers(both)
         lines += [line[4:] for line in body] if always else ["    given = {}", "    if allowed is not None:", *body]
     given = f"{needed[0][0]}=m" if always else "**given" if needed else ""
     return "\n".join(lines + _invocation(form, given))
@@ -84,6 +85,15 @@ def _first(ranked: list[Mask], seen: Tensor | None) -> Mask | None:
 def _encoded(mask: Mask, indent: str) -> list[str]:
     _, axes, encoding = mask
     return [f"{indent}m = {NATIVE[axes][0]}", *([f"{indent}m = {ENCODE[encoding]}"] if encoding != "allowed" else [])]
+
+
+def _fillers(both: list[Mask]) -> list[str]:
+    """Beside the mask that says something, the other argument too, which blocks nothing."""
+    lines = ["        if masks == 'both':"] if both else []
+    for mask in both:
+        lines.append(" " * 12 + "m = torch.ones(1, 1, 1, S, dtype=torch.bool, device=allowed.device)")
+        lines += [*_encoded(mask, " " * 12), f"            given.setdefault({mask[0]!r}, m)"]
+    return lines
 
 
 def _branches(needed: list[Mask]) -> list[str]:

@@ -15,10 +15,11 @@ from attncheck.subject import TimedOut
 from attncheck_adapters.infer.names import role_of
 from attncheck_adapters.seeded import seeded
 
-# Unequal sizes first (h, d, D and lengths differ), then h = d, where other faults hide.
+# Unequal sizes first (h, d, D and lengths differ), then h = d and h = 1, where other faults hide.
 SIZES: list[dict[str, Any]] = [
     {"width": 24, "heads": 4, "kv_heads": 2, "head_width": 6, "value_width": 6, "out_width": 20, "memory_width": 24},
     {"width": 16, "heads": 4, "kv_heads": 2, "head_width": 4, "value_width": 4, "out_width": 12, "memory_width": 16},
+    {"width": 10, "heads": 1, "kv_heads": 1, "head_width": 10, "value_width": 10, "out_width": 14, "memory_width": 10},
 ]
 ALWAYS: dict[str, Any] = {"dropout": 0.0, "length": 64, "bias": True, "causal": False, "layer": 0}
 CONFIGS = ("config", "cfg", "args", "params", "conf", "hparams", "model_args")
@@ -75,14 +76,14 @@ class Recipe:
 
 
 def build(obj: Any, init: dict[str, Any] | None, config: Any) -> list[tuple[Recipe, Any]]:
-    """Up to two configurations of a class or factory; the user's own keywords make it one."""
+    """Up to three configurations of a class or factory; the user's own keywords make it one."""
     if not callable(obj):
         raise BadTarget(
             f"the target is {type(obj).__name__} {obj!r:.60}, expected a class, a factory, a function or a module"
         )
     recipes = [plan(obj, init, config, sizes) for sizes in (SIZES if init is None else SIZES[:1])]
     first = (recipes[0], recipes[0].make())
-    others = [r for r in recipes[1:] if r.text != first[0].text]
+    others = list({r.text: r for r in recipes[1:] if r.text != first[0].text}.values())
     return [first, *((r, module) for r in others if (module := _made(r)) is not None)]
 
 

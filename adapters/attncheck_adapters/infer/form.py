@@ -36,7 +36,8 @@ class Form:
 def form_of(function: Callable[..., Any], label: str) -> Form:
     """Read the roles off the argument names."""
     names: dict[str, str] = {}
-    optional = []
+    optional: list[str] = []
+    unread: list[str] = []
     parameters = [
         p for p in inspect.signature(function).parameters.values() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
     ]
@@ -53,10 +54,11 @@ def form_of(function: Callable[..., Any], label: str) -> Form:
                     f"calling {label}: argument {parameter.name!r} has no default and a name of unknown meaning; "
                     f'describe the call by adapter = "pkg.testing:make" in [tool.attncheck.targets."{label}"]'
                 )
+            unread.append(parameter.name)
             continue
         names[role] = parameter.name
         if not required:
             optional.append(role)
     if "query" not in names:
         raise BadTarget(f"calling {label}: no argument of {[p.name for p in parameters]} is known to be the query")
-    return Form(names, extra={"optional": tuple(optional)})
+    return Form(names, extra={"optional": tuple(optional), "unread": tuple(unread)})

@@ -43,6 +43,12 @@ class Matrix:
     name: str
     weight: Tensor
     bias: Tensor | None = None
+    bare: bool = False  # a parameter of no nn.Linear
+
+    @property
+    def either_way(self) -> bool:
+        """Whether it may be (in, out) as well as (out, in)."""
+        return self.bare and self.weight.shape[0] == self.weight.shape[1]
 
 
 def readings(module: nn.Module, sizes: Sizes) -> list[dict[str, Tensor]]:
@@ -79,6 +85,10 @@ def _collections(module: nn.Module, sizes: Sizes) -> Iterator[list[Matrix]]:
     """The linear maps of a module; and the same with numbered twins (one module a head) stacked into one."""
     matrices = list(_matrices(module, sizes))
     yield matrices
+    if any(m.either_way for m in matrices):
+        yield [replace(m, weight=m.weight.T) if m.either_way else m for m in matrices]
+        inputs = [m.either_way and not ROLES["o"].search(m.name) for m in matrices]
+        yield [replace(m, weight=m.weight.T) if turn else m for m, turn in zip(matrices, inputs, strict=True)]
     stacked = _stacked(matrices, sizes.heads)
     if len(stacked) != len(matrices):
         yield stacked
@@ -100,7 +110,7 @@ def _matrices(module: nn.Module, sizes: Sizes) -> Iterator[Matrix]:
             weight = weight.T
         bias = named[biases[name]].flatten() if name in biases else None
         fits = bias is not None and len(bias) == len(weight)
-        yield Matrix(owner if plain else name, weight, bias if fits else None)
+        yield Matrix(owner if plain else name, weight, bias if fits else None, bare=not plain)
 
 
 def _biases(named: dict[str, Tensor]) -> dict[str, str]:

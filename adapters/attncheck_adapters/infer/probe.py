@@ -16,7 +16,7 @@ from attncheck.inputs import Inputs, drawn
 from attncheck.masks import additive
 from attncheck.spec import BadTarget
 from attncheck.subject import Convention, TimedOut
-from attncheck_adapters.infer.code import NATIVE
+from attncheck_adapters.infer.code import ENCODE, NATIVE
 from attncheck_adapters.infer.form import Form
 
 N_, T_, S_ = 3, 5, 7
@@ -164,10 +164,10 @@ def _parts(result: Any) -> list[tuple[str, Tensor]]:
 
 
 def _are_weights(x: Tensor, lead: tuple[int, ...], S: int) -> bool:
-    """(N,h,T,S) or (N,T,S) in evaluation: not negative, rows of about one or less."""
+    """(N,h,T,S) or (N,T,S) in evaluation, between 0 and 1; what they sum to is for a check to say."""
     if x.ndim not in (3, 4) or x.shape[0] != lead[0] or x.shape[-2:] != (lead[-1], S) or not x.is_floating_point():
         return False
-    return bool((x >= 0).all()) and bool((x.sum(-1) < 1.01).all())
+    return bool(((x >= 0) & (x <= 1.001)).all())
 
 
 def find_layout(probe: Probe) -> Convention:
@@ -252,7 +252,24 @@ def find_masks(probe: Probe, heads: int, declared: Mapping[str, str]) -> dict[st
             found[key] = (
                 convention if role == "mask" else replace(convention, value=PADDING.get(convention.value or ""))
             )
-    return found or {"mask": Convention("none", "observed", "the call has no mask argument")}
+    probe.form.extra["both"] = _two_masks(probe, heads)
+    return found or {"mask": Convention("none", "observed", "no argument has the name of a mask")}
+
+
+def _two_masks(probe: Probe, heads: int) -> list[tuple[str, str, str]]:
+    """One native form of each mask argument, where a call that gives both, blocking nothing, is taken."""
+    chosen = {argument: (argument, axes, encoding) for argument, axes, encoding in reversed(probe.form.masks)}
+    if len(chosen) < 2:
+        return []
+    sources = probe.sources()[-1]
+    inputs = probe.inputs(sources, S=S_ if probe.form.extra.get("unequal", True) else T_)
+    N, T, S = N_, T_, inputs.key.shape[-2]
+    given = {}
+    for argument, axes, encoding in chosen.values():
+        m = torch.ones(1, 1, 1, S, dtype=torch.bool)
+        m = eval(NATIVE[axes][0], {"m": m, "N": N, "h": heads, "T": T, "S": S})
+        given[argument] = eval(ENCODE[encoding], {"m": m, "torch": torch, "query": inputs.query})
+    return list(chosen.values()) if probe.output(inputs, **given) is not None else []
 
 
 PADDING = {"allowed": "real", "blocked": "padding", "additive": "additive"}

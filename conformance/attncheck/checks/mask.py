@@ -85,7 +85,11 @@ def _reading(subject: Subject, strong: float, weak: float) -> str:
     told = f"the mask was {declared.source} to be additive" if declared and value == "additive" else told
     if strong == 0 and weak > 0:
         return f"{told}, but it works the other way round"
-    return f"{told}, but the mask hides nothing" if weak > strong / 2 else f"{told}, but the mask only weakens keys"
+    return (
+        f"{told}, but blocked keys act like allowed ones"
+        if weak > strong / 2
+        else f"{told}, but the mask only weakens keys"
+    )
 
 
 def moved_by(before: Answer, after: Answer) -> Tensor:
@@ -97,7 +101,7 @@ def moved_by(before: Answer, after: Answer) -> Tensor:
     "mask.blocked-keys",
     needs=("mask",),
     where=several_keys,
-    axes={"mask": MASK_AXES, "size": ("plain", "edit x1e4", "query x1e5")},
+    axes={"mask": MASK_AXES, "size": ("plain", "edit x1e4", "scores x1e5")},
     faults=(
         "mask.fill-minus-1e4", "mask.after-softmax", "mask.multiplied-and-renormalised", "mask.dropped-with-weights",
         "mask.dropped-in-training", "mask.dropped-without-grad", "mask.last-head-unmasked", "mask.first-sample-for-all",
@@ -114,7 +118,7 @@ def blocked_keys(subject: Subject, case: Case, oracle: Subject | None) -> None:
     allowed = random_mask(case["mask"], subject, case)
     sight = Sight(subject, allowed, case)
     size, inputs = 1e4 if case["size"] == "edit x1e4" else 1.0, subject.draw(case)
-    if case["size"] == "query x1e5":
+    if case["size"] == "scores x1e5":
         # In self-attention the keys grow too, so that the scores grow as much.
         inputs = inputs.scaled(316.0 if inputs.tied else 1e5)
     before = answered(subject.attempt(inputs, allowed, case))

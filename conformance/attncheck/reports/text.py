@@ -42,8 +42,10 @@ def header(target: TargetReport, explain: bool = False) -> list[str]:
     lines += [f"  {note}" for note in target.notes]
     for key, c in target.conventions.items():
         value = "undecided" if c["value"] is None else c["value"]
-        lines.append(f"  {key} = {value} ({c['source']})")
-        if explain and c["evidence"]:
+        # A name that declares says which; what was observed says so with --target-explain.
+        named = f", {c['evidence']}" if c["source"] == "declared" and c["evidence"] else ""
+        lines.append(f"  {key} = {value} ({c['source']}{named})")
+        if explain and c["evidence"] and not named:
             lines.append(f"    {c['evidence']}")
     return lines
 
