@@ -6,7 +6,7 @@ N batch, T queries, S keys
 import torch
 from torch import Tensor
 
-from attncheck.allowed import triangle
+from attncheck.allowed import keys_to_edit, triangle
 from attncheck.compare import answered, changed, fail, premise, unchanged
 from attncheck.registry import check
 from attncheck.sight import Sight
@@ -36,14 +36,15 @@ def causal_mask(subject: Subject, case: Case) -> Tensor | None:
 def future_edit(subject: Subject, case: Case, oracle: Subject | None) -> None:
     """The output at a position does not change when a later token is edited.
 
-    Exact: a blocked key has weight 0. Edits each token alone, and the second half at once. Does not see a leak
+    Exact: a blocked key has weight 0. Edits single tokens (each, or of a long sequence both ends and the middle), and
+    the second half at once. Does not see a leak
     that is there for an instant in training only (dropout on).
     """
     allowed = causal_mask(subject, case)
     sight = Sight(subject, allowed, case)
     inputs = subject.draw(case)
     before = answered(subject.attempt(inputs, allowed, case))
-    for positions in [[s] for s in range(1, case.S)] + [list(range(case.S // 2, case.S))]:
+    for positions in [[s] for s in keys_to_edit(case.S) if s] + [list(range(case.S // 2, case.S))]:
         after = answered(subject.attempt(inputs.edited(positions, case.seed), allowed, case))
         premise((before.out != after.out).any(), f"editing keys {positions} changed no output at all")
         rows = sight.blind(positions)
@@ -105,7 +106,7 @@ def past_matters(subject: Subject, case: Case, oracle: Subject | None) -> None:
     sight = Sight(subject, allowed, case)
     inputs = subject.draw(case)
     before = answered(subject.attempt(inputs, allowed, case))
-    for s in range(min(case.S, case.T)):
+    for s in keys_to_edit(min(case.S, case.T)):
         rows = sight.seeing([s])
         if rows.any():
             after = answered(subject.attempt(inputs.edited([s], case.seed), allowed, case))

@@ -6,7 +6,7 @@ N batch, h heads, T queries, S keys
 import torch
 from torch import Tensor
 
-from attncheck.allowed import full_mask, random_mask, triangle
+from attncheck.allowed import full_mask, keys_to_edit, random_mask, triangle
 from attncheck.compare import (
     Failure,
     Inapplicable,
@@ -56,7 +56,7 @@ def polarity(subject: Subject, case: Case, oracle: Subject | None) -> None:
     inputs = subject.draw(case)
     before = answered(subject.attempt(inputs, allowed, case))
     acts, leaks, worst = [torch.empty(0)], [torch.empty(0)], (-1.0, before, torch.empty(0))
-    for s in range(case.S):
+    for s in keys_to_edit(case.S):
         after = answered(subject.attempt(inputs.edited([s], case.seed), allowed, case))
         moved = moved_by(before, after)
         unseen = sight.blind([s]) & subject.pattern(case.T, case.S)[:, s]
@@ -123,7 +123,7 @@ def blocked_keys(subject: Subject, case: Case, oracle: Subject | None) -> None:
         inputs = inputs.scaled(316.0 if inputs.tied else 1e5)
     before = answered(subject.attempt(inputs, allowed, case))
     judged = False
-    for s in range(case.S):
+    for s in keys_to_edit(case.S):
         rows = sight.blind([s])
         if rows.any():
             after = answered(subject.attempt(inputs.edited([s], case.seed, size), allowed, case))
@@ -145,7 +145,7 @@ def allowed_keys(subject: Subject, case: Case, oracle: Subject | None) -> None:
     sight = Sight(subject, allowed, case)
     inputs = subject.draw(case)
     before = answered(subject.attempt(inputs, allowed, case))
-    for s in range(case.S):
+    for s in keys_to_edit(case.S):
         rows = sight.seeing([s])
         if rows.any():
             after = answered(subject.attempt(inputs.edited([s], case.seed), allowed, case))
@@ -241,7 +241,7 @@ def half_fill(subject: Subject, case: Case, oracle: Subject | None) -> None:
     sight = Sight(subject, allowed, case)
     before = answered(twin.attempt(inputs, allowed, case))
     finite(before, sight.judged)
-    for s in range(case.S):
+    for s in keys_to_edit(case.S):
         rows = sight.blind([s])
         if rows.any():
             after = answered(twin.attempt(inputs.edited([s], case.seed), allowed, case))
