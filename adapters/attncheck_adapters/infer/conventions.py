@@ -12,7 +12,8 @@ from torch import nn
 
 from attncheck.subject import Convention
 from attncheck_adapters.infer.form import Form
-from attncheck_adapters.infer.probe import Probe, find_causality, find_layout, find_masks, find_output, find_weights
+from attncheck_adapters.infer.masks import find_masks
+from attncheck_adapters.infer.probe import Probe, find_causality, find_layout, find_output, find_weights
 
 
 def observed(

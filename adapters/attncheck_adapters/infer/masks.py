@@ -1,0 +1,146 @@
+"""Which mask argument takes which axes, and what True means there, found by calling the target.
+
+N batch, T queries, S keys, h heads
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from attncheck.masks import additive
+from attncheck.subject import Convention
+from attncheck_adapters.infer.code import ENCODE, NATIVE
+from attncheck_adapters.infer.probe import N_, S_, T_, Probe
+
+
+def find_masks(probe: Probe, heads: int, declared: Mapping[str, str]) -> dict[str, Convention]:
+    """Which argument takes a mask of which axes, and what True means in it. Undecided is an answer."""
+    found = {}
+    probe.form.masks = []
+    for role, key in (("padding", "padding_mask"), ("mask", "mask")):
+        argument = probe.form.names.get(role)
+        if argument is not None:
+            verdicts = {axes: _meanings(probe, argument, axes, heads) for axes in _axes_for(role, probe)}
+            convention, encoding, taken = _settled(verdicts, argument)
+            encoding = _handed(declared.get(key), encoding)
+            probe.form.masks += [(argument, axes, encoding) for axes in _without_twins(taken)]
+            found[key] = (
+                convention if role == "mask" else replace(convention, value=PADDING.get(convention.value or ""))
+            )
+    probe.form.extra["both"] = _two_masks(probe, heads)
+    return found or {"mask": Convention("none", "observed", "no argument has the name of a mask")}
+
+
+def _two_masks(probe: Probe, heads: int) -> list[tuple[str, str, str]]:
+    """One native form of each mask argument, where a call that gives both, blocking nothing, is taken."""
+    chosen = {argument: (argument, axes, encoding) for argument, axes, encoding in reversed(probe.form.masks)}
+    if len(chosen) < 2:
+        return []
+    sources = probe.sources()[-1]
+    inputs = probe.inputs(sources, S=S_ if probe.form.extra.get("unequal", True) else T_)
+    N, T, S = N_, T_, inputs.key.shape[-2]
+    given = {}
+    for argument, axes, encoding in chosen.values():
+        m = torch.ones(1, 1, 1, S, dtype=torch.bool)
+        m = eval(NATIVE[axes][0], {"m": m, "N": N, "h": heads, "T": T, "S": S})
+        given[argument] = eval(ENCODE[encoding], {"m": m, "torch": torch, "query": inputs.query})
+    return list(chosen.values()) if probe.output(inputs, **given) is not None else []
+
+
+PADDING = {"allowed": "real", "blocked": "padding", "additive": "additive"}
+
+
+def _handed(declared: str | None, observed: str) -> str:
+    """How a mask is handed over: as was declared, in integers where only those are taken."""
+    meaning = {"real": "allowed", "padding": "blocked"}.get(declared or "", declared)
+    integers = observed.startswith("int") and meaning in ("allowed", "blocked")
+    return f"int-{meaning}" if integers else meaning or observed
+
+
+def _settled(verdicts: dict[str, dict[str, str]], argument: str) -> tuple[Convention, str, list[str]]:
+    """The meaning of one argument, how to encode it, and the axes that it takes.
+
+    bool first, then 0 and -inf, then 0 and 1; where axes disagree the majority stands and the check complains.
+    """
+    for encoding in ("bool", "additive", "int"):
+        told = {axes: v[encoding] for axes, v in verdicts.items() if v.get(encoding) in ("allowed", "blocked")}
+        if not told:
+            continue
+        values = list(told.values())
+        meaning = max(dict.fromkeys(values), key=values.count)
+        where = ", ".join(f"{axes}: {value}" for axes, value in told.items())
+        if encoding == "additive":
+            return (
+                Convention("additive", "observed", f"{argument} hides keys by -inf and not by bool ({where})"),
+                encoding,
+                list(told),
+            )
+        evidence = f"{argument}: edited keys act where {'True' if meaning == 'allowed' else 'False'} stands ({where})"
+        native = f"int-{meaning}" if encoding == "int" else meaning
+        return Convention(meaning, "observed", evidence), native, list(told)
+    taken = [axes for axes, v in verdicts.items() if "none" in v.values()]
+    if taken:
+        return (
+            Convention(None, "observed", f"{argument} is taken ({', '.join(taken)}), but True has no clear effect"),
+            "allowed",
+            taken,
+        )
+    return Convention(None, "observed", f"{argument}: no mask of {', '.join(verdicts)} was accepted"), "allowed", []
+
+
+def _axes_for(role: str, probe: Probe) -> list[str]:
+    if role == "padding":
+        return ["NS", "N11S"]
+    kernel = ["TS", "N1TS", "NhTS", "1hTS", "N11S"]
+    return kernel if probe.heads else [*kernel, "NTS", "(Nh)TS", "N1S", "hTS", "NS"]
+
+
+def _meanings(probe: Probe, argument: str, axes: str, heads: int) -> dict[str, str]:
+    """For each encoding that is accepted: allowed, blocked or none."""
+    sources = next((s for s in probe.sources() if s in ("memory", "separate")), "self")
+    inputs = probe.inputs(sources, S=S_ if probe.form.extra.get("unequal", True) else T_)
+    N, T, S = N_, T_, inputs.key.shape[-2]
+    mask = _test_mask(axes, heads, N, T, S)
+    native = eval(NATIVE[axes][0], {"m": mask, "N": N, "h": heads, "T": T, "S": S}).contiguous()
+    found = {}
+    for encoding in ("bool", "additive", "int"):
+        given = {"bool": native, "int": native.long()}.get(encoding)
+        given = additive.encode(native, probe.dtype) if given is None else given
+        moved = probe.movement(inputs, **{argument: given})
+        if moved is not None:
+            found[encoding] = _verdict(moved, mask.expand(N, heads, T, S), sources == "self")
+        if found.get(encoding) in ("allowed", "blocked"):
+            break
+    return found
+
+
+def _test_mask(axes: str, heads: int, N: int, T: int, S: int) -> Tensor:
+    """Half True, with both values for each query; equal over samples and heads, so that only its meaning is asked."""
+    rows = T if "T" in axes else 1
+    mask = torch.rand((1, 1, rows, S), generator=torch.Generator().manual_seed(11)) < 0.5
+    first = torch.arange(rows)[:, None].expand(1, 1, -1, -1)
+    mask = mask.scatter(-1, first % S, True).scatter(-1, (first + 1) % S, False)
+    return mask.expand(N if "N" in axes else 1, heads if "h" in axes else 1, -1, -1)
+
+
+def _verdict(moved_NTS: Tensor, mask_NhTS: Tensor, tied: bool) -> str:
+    """True is allowed where its keys act far more strongly than those of False, blocked the other way round."""
+    true = mask_NhTS.any(1)
+    judged = torch.ones_like(true)
+    if tied:
+        judged = judged & ~torch.eye(true.shape[-1], dtype=torch.bool)
+    acts, rests = moved_NTS[true & judged], moved_NTS[~true & judged]
+    strong, weak = float(acts.median()), float(rests.median())
+    return "allowed" if strong > 4 * weak else "blocked" if weak > 4 * strong else "none"
+
+
+def _without_twins(taken: list[str]) -> list[str]:
+    """One native form for each kind of mask, the first that was accepted."""
+    kept: dict[str, str] = {}
+    for axes in taken:
+        kept.setdefault(NATIVE[axes][1], axes)
+    return list(kept.values())
