@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -22,7 +22,7 @@ Row = tuple[Any, ...]
 def cases(check: Check, subject: Subject, profile: str, config: int = 0, seed: int = 0) -> list[Case]:
     """The covering table of a check on a subject: every pair of settings, every triple in `deep`.
 
-    Second and third configurations of a target meet each setting at least once.
+    Second and third configurations of a target meet each setting of a smaller table at least once.
     """
     axes = _axes(check, subject, few=profile == "quick" or config > 0)
     strength = 1 if config else 3 if profile == "deep" else 2
@@ -95,15 +95,21 @@ def _gain(open_: Mapping[Any, None], ready: list[Row], chosen: Mapping[int, int]
     return sum((g, tuple(v if j == i else chosen[j] for j in g)) in open_ for g in ready)
 
 
-def plainer(case: Case, check: Check, subject: Subject) -> Iterator[Case]:
-    """The same sizes with one setting at its first value: mode, strides, each option and axis."""
-    yield case.but(mode=subject.modes[0])
-    yield case.but(strided=False)
-    for name, values in subject.options.items():
-        yield case.but(options={**case.options, name: values[0]})
-    for name, values in check.axes.items():
-        if name != "mask":
-            yield case.but(axes={**case.axes, name: values[0]})
+def plainer(check: Check, subject: Subject) -> list[Callable[[Case], Case]]:
+    """Changes that keep the sizes and put one setting at its first value: mode, strides, each option and axis."""
+
+    def option(name: str, value: Any) -> Callable[[Case], Case]:
+        return lambda case: case.but(options={**case.options, name: value})
+
+    def axis(name: str, value: Any) -> Callable[[Case], Case]:
+        return lambda case: case.but(axes={**case.axes, name: value})
+
+    return [
+        lambda case: case.but(mode=subject.modes[0]),
+        lambda case: case.but(strided=False),
+        *(option(name, values[0]) for name, values in subject.options.items()),
+        *(axis(name, values[0]) for name, values in check.axes.items() if name != "mask"),
+    ]
 
 
 def smaller(case: Case) -> Iterator[Case]:

@@ -189,8 +189,8 @@ def _failed(
         fits = check.where is None or check.where(less)
         return judge(check, subject, less, oracle).failure if fits else None
 
-    for simple in range(len(list(plainer(case, check, subject)))):
-        less = list(plainer(case, check, subject))[simple]
+    for change in plainer(check, subject):
+        less = change(case)
         if less != case and (still := fails(less)):
             case, failure = less, still
     for less in smaller(case):

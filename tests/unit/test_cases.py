@@ -115,7 +115,8 @@ def test_nothing_is_smaller_than_one() -> None:
 
 def test_plainer_cases_have_one_setting_at_its_first_value() -> None:
     case = Case("self", 2, 3, 3, "train", True, {"w": 2}, {"size": 4, "mask": "TS"})
-    plain = list(plainer(case, check(size=(3, 4), mask=("none", "TS")), subject(options={"w": (1, 2)})))
+    changes = plainer(check(size=(3, 4), mask=("none", "TS")), subject(options={"w": (1, 2)}))
+    plain = [change(case) for change in changes]
     assert plain == [case.but(mode="eval"), case.but(strided=False), case.but(options={"w": 1}),
                      case.but(axes={"size": 3, "mask": "TS"})]  # fmt: skip
 

@@ -37,8 +37,7 @@ def future_edit(subject: Subject, case: Case, oracle: Subject | None) -> None:
     """The output at a position does not change when a later token is edited.
 
     Exact: a blocked key has weight 0. Edits single tokens (each, or of a long sequence both ends and the middle), and
-    the second half at once. Does not see a leak
-    that is there for an instant in training only (dropout on).
+    the second half at once. Does not see a leak that is there for an instant in training only (dropout on).
     """
     allowed = causal_mask(subject, case)
     sight = Sight(subject, allowed, case)
