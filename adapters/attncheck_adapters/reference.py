@@ -12,6 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from attncheck.inputs import Inputs
 from attncheck.masks import additive
 from attncheck.subject import Refused
 from attncheck_adapters.seeded import seeded
@@ -45,6 +46,9 @@ class Reference:
         policy = {"refuse": "raise"}.get(module.dead_rows, module.dead_rows)
         self.conventions = {"mask": "allowed", "causal": causal, "window": window, "fully_masked": policy,
                             "layout": "batch-first", "weights": "per-head", "positions": "none"}  # fmt: skip
+        if module.extra_keys:
+            # Its own rule for dead rows never applies, since the extra keys remain.
+            self.conventions |= {"weight_sum": "below-one", "fully_masked": "undefined"}
 
     def call(
         self,
@@ -56,13 +60,49 @@ class Reference:
         weights: bool = True,
         mask: str = "bool",
     ) -> tuple[Tensor, Tensor | None]:
-        if mask == "additive" and allowed is not None:
+        if allowed is not None and (mask == "additive" or allowed.is_floating_point()):
             bias = additive.encode(allowed, query.dtype)
             return cast("Outputs", self.module(query, key, value, None, bias, weights))
         return cast("Outputs", self.module(query, key, value, allowed, None, weights))
 
     def weights(self) -> dict[str, Tensor]:
         return {name: p.detach() for name, p in self.module.named_parameters()}
+
+    @property
+    def factor(self) -> float:
+        """What its scores are multiplied by."""
+        d = (
+            self.module.q.weight.shape[0] // self.heads
+            if isinstance(self.module, MultiHeadAttention)
+            else self.widths[0]
+        )
+        return d**-0.5 if self.module.factor is None else self.module.factor
+
+    def scores(self, inputs: Inputs) -> Tensor:
+        """Unscaled scores (N,h,T,S) of inputs (N,T,Dq) and (N,S,Dk), or of heads."""
+        m = self.module
+        with torch.no_grad():
+            if not isinstance(m, MultiHeadAttention):
+                return m.score(inputs.query, m.spread(inputs.key))
+            q, k, _ = m.project(*inputs.tensors())
+            return m.score(m.split(q, m.heads), m.spread(m.split(k, m.kv_heads)))
+
+    def mixed(self, weights: Tensor, value: Tensor) -> Tensor:
+        """The output (N,T,Do) that weights (N,h,T,S) give with values (N,S,Dv)."""
+        m = cast(MultiHeadAttention, self.module)
+        with torch.no_grad():
+            return m.output(m.merge(m.mix(weights, m.spread(m.split(m.v(value), m.kv_heads)))))
+
+    def rebuilt(self, seed: int) -> Reference:
+        """The same, built anew."""
+        init = {k: v for k, v in self.init.items() if k != "head_width" or isinstance(self.module, MultiHeadAttention)}
+        return Reference(seeded(type(self.module), seed=seed, **init), self.init)
+
+    def undivided(self) -> Reference | None:
+        """Built with a width of 10 for four heads; None for a kernel, which has no width."""
+        if not isinstance(self.module, MultiHeadAttention):
+            return None
+        return make(type(self.module), width=10, heads=4)
 
     def with_dropout(self, p: float) -> Reference:
         twin = copy.copy(self)
@@ -77,7 +117,8 @@ class Reference:
             *self._import(), "", "torch.manual_seed(0)", f"target = Target({init})", "", "",
             "def call(query, key, value, allowed, weights=True, mask='bool'):",
             "    if mask == 'additive' and allowed is not None:",
-            "        bias = torch.zeros(allowed.shape, dtype=query.dtype).masked_fill(~allowed, -torch.inf)",
+            "        zero = torch.zeros(allowed.shape, dtype=query.dtype)",
+            "        bias = zero + allowed if allowed.is_floating_point() else zero.masked_fill(~allowed, -torch.inf)",
             "        return target(query, key, value, None, bias, weights)",
             "    return target(query, key, value, allowed, None, weights)",
         ])  # fmt: skip
@@ -107,7 +148,8 @@ def shared(
 ) -> Reference:
     """The reference in float64 with a target's own projections (h*d, D); without any, the kernel.
 
-    weights: q.weight, k.weight, v.weight, o.weight and their biases; what is missing is left out of the reference.
+    weights: q.weight, k.weight, v.weight, o.weight and their biases, extra_k and extra_v (g,m,d) of keys that every
+    query sees; what is missing is left out of the reference.
     """
     if not weights:
         kernel = (target or DotProductAttention)(heads, kv_heads, **attention)
@@ -119,10 +161,14 @@ def shared(
         "width": q.shape[1], "heads": heads, "kv_heads": kv_heads, "key_width": k.shape[1], "value_width": v.shape[1],
         "head_width": q.shape[0] // heads, "value_head_width": v.shape[0] // kv_heads, "output": o is not None,
         "out_width": None if o is None else o.shape[0],
+        "extra_keys": weights["extra_k"].shape[1] if "extra_k" in weights else 0,
     }  # fmt: skip
     module = (target or MultiHeadAttention)(**init, **attention).double()
-    module.load_state_dict({name: torch.zeros_like(p) for name, p in module.state_dict().items()})
-    module.load_state_dict({name: w.double().cpu() for name, w in weights.items()}, strict=False)
+    with torch.no_grad():
+        for name, parameter in module.named_parameters():
+            parameter.zero_()
+            if name in weights:
+                parameter.copy_(weights[name])
     return _plain(Reference(module, init))
 
 

@@ -9,10 +9,10 @@ import torch
 from torch import nn
 
 
-def seeded(make: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call `make` under seed 0."""
+def seeded(make: Callable[..., Any], *args: Any, seed: int = 0, **kwargs: Any) -> Any:
+    """Call `make` under a seed."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        torch.manual_seed(seed)
         return make(*args, **kwargs)
 
 

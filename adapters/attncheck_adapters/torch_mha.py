@@ -1,6 +1,7 @@
-"""torch.nn.MultiheadAttention: both layouts, weights asked for or not, bool and additive masks, kdim and vdim.
+"""torch.nn.MultiheadAttention: both layouts, weights asked for or not, bool and additive masks, kdim and vdim, and
+the keys of its own that `add_bias_kv` and `add_zero_attn` append.
 
-N batch, T queries, S keys, h heads
+N batch, T queries, S keys, h heads, m keys of its own, d head width
 """
 
 from __future__ import annotations
@@ -44,13 +45,18 @@ class TorchMHA:
         "masks": ("one", "both"),
     }
 
-    def __init__(self, module: Any, code: str | None) -> None:
-        self.module, self.code = module, code
+    def __init__(self, module: Any, code: str | None, init: Mapping[str, Any] | None = None) -> None:
+        self.module, self.code, self.init = module, code, init
         self.heads = module.num_heads
         self.widths = (module.embed_dim, module.kdim, module.vdim)
         layout = "batch-first" if module.batch_first else "seq-first"
         self.conventions = {"mask": "blocked", "padding_mask": "padding", "causal": "no", "layout": layout,
                             "weights": "per-head", "positions": "none"}  # fmt: skip
+        self.extra = module.bias_k is not None or module.add_zero_attn
+        if self.extra:
+            self.conventions["weight_sum"] = "below-one"
+        # With keys of its own no row is dead, and its paths agree.
+        self.expected = [] if self.extra else EXPECTED
 
     def call(
         self,
@@ -64,9 +70,9 @@ class TorchMHA:
         masks: str = "one",
     ) -> tuple[Tensor, Tensor | None]:
         given = {} if allowed is None else self.masks_of(allowed, query, mask)
+        N, T, S = query.shape[0], query.shape[1], key.shape[1]
         if given and masks == "both":
             # The argument that has nothing to say is given too, and blocks nothing.
-            N, T, S = query.shape[0], query.shape[1], key.shape[1]
             zeros = torch.zeros(1, dtype=next(iter(given.values())).dtype, device=query.device)
             given = {"attn_mask": zeros.expand(T, S), "key_padding_mask": zeros.expand(N, S), **given}
         if not self.module.batch_first:
@@ -74,7 +80,8 @@ class TorchMHA:
             turned = {id(x): x.transpose(0, 1) for x in (query, key, value)}
             query, key, value = (turned[id(x)] for x in (query, key, value))
         output, returned = self.module(query, key, value, need_weights=weights, average_attn_weights=False, **given)
-        return output if self.module.batch_first else output.transpose(0, 1), returned
+        output = output if self.module.batch_first else output.transpose(0, 1)
+        return output, None if returned is None else returned[..., :S]
 
     def masks_of(self, allowed: Tensor, query: Tensor, form: str) -> dict[str, Tensor]:
         blocked = additive.encode(allowed, query.dtype) if form == "additive" else ~allowed
@@ -85,10 +92,8 @@ class TorchMHA:
         full = blocked.expand(query.shape[0], self.heads, query.shape[1], -1)
         return {"attn_mask": full.reshape(-1, *full.shape[-2:])}
 
-    def weights(self) -> dict[str, Tensor] | None:
+    def weights(self) -> dict[str, Tensor]:
         m = self.module
-        if m.bias_k is not None or m.add_zero_attn:
-            return None
         packed = m.in_proj_weight is not None
         projections = m.in_proj_weight.chunk(3) if packed else (m.q_proj_weight, m.k_proj_weight, m.v_proj_weight)
         found = {f"{name}.weight": w.detach() for name, w in zip("qkv", projections, strict=True)}
@@ -96,7 +101,30 @@ class TorchMHA:
         if m.in_proj_bias is not None:
             found |= {f"{n}.bias": b.detach() for n, b in zip("qkv", m.in_proj_bias.chunk(3), strict=True)}
             found["o.bias"] = m.out_proj.bias.detach()
-        return found
+        return found | self.extra_keys()
+
+    def extra_keys(self) -> dict[str, Tensor]:
+        """The keys and values (h,m,d) that every query sees: a learned pair, one of zeros, both, or none."""
+        m = self.module
+        if not self.extra:
+            return {}
+        learned = [] if m.bias_k is None else [(m.bias_k.detach(), m.bias_v.detach())]
+        zero = m.out_proj.weight.new_zeros(1, 1, m.embed_dim)
+        pairs = learned + ([(zero, zero)] if m.add_zero_attn else [])
+        k_hmd, v_hmd = (torch.cat(x).view(len(x), self.heads, -1).transpose(0, 1) for x in zip(*pairs, strict=True))
+        return {"extra_k": k_hmd, "extra_v": v_hmd}
+
+    def rebuilt(self, seed: int) -> TorchMHA | None:
+        """The same built anew; None of an instance."""
+        if self.init is None:
+            return None
+        module = seeded(MODULE, seed=seed, **self.init)
+        redraw_degenerate(module)
+        return TorchMHA(module, self.code, self.init)
+
+    def undivided(self) -> TorchMHA | None:
+        """With a width of 10 for four heads; None of an instance."""
+        return None if self.init is None else make(embed_dim=10, num_heads=4, batch_first=True)
 
     def with_dropout(self, p: float) -> TorchMHA:
         twin = copy.copy(self)
@@ -107,7 +135,8 @@ class TorchMHA:
 
     @property
     def source(self) -> Any:
-        return None if self.code is None else lambda masks: SOURCE.format(code=self.code)
+        cut = CUT if self.extra else ""
+        return None if self.code is None else lambda masks: SOURCE.format(code=self.code, cut=cut)
 
 
 SOURCE = """\
@@ -115,11 +144,14 @@ SOURCE = """\
 
 
 def call(query, key, value, allowed, weights=True, mask="bool", masks="one"):
-    given = {{}}
+    given, S = {{}}, key.shape[1]
     if allowed is not None:
-        blocked = ~allowed  # True means blocked in nn.MultiheadAttention
-        if mask == "additive":
+        if allowed.is_floating_point():
+            blocked = allowed.to(query.dtype)  # added to the scores
+        elif mask == "additive":
             blocked = torch.zeros(allowed.shape, dtype=query.dtype).masked_fill(~allowed, -torch.inf)
+        else:
+            blocked = ~allowed  # True means blocked in nn.MultiheadAttention
         if allowed.ndim == 2:
             given["attn_mask"] = blocked
         elif allowed.shape[1] == allowed.shape[2] == 1:
@@ -129,14 +161,15 @@ def call(query, key, value, allowed, weights=True, mask="bool", masks="one"):
             given["attn_mask"] = full.reshape(-1, *full.shape[-2:])
         if masks == "both":  # the argument that has nothing to say is given too, and blocks nothing
             zeros = torch.zeros(1, dtype=blocked.dtype)
-            given.setdefault("attn_mask", zeros.expand(query.shape[1], key.shape[1]))
-            given.setdefault("key_padding_mask", zeros.expand(len(query), key.shape[1]))
+            given.setdefault("attn_mask", zeros.expand(query.shape[1], S))
+            given.setdefault("key_padding_mask", zeros.expand(len(query), S))
     same = query is key and key is value
     if not target.batch_first:
         query, key, value = (x.transpose(0, 1) for x in (query, key, value))
         query, key, value = (query, query, query) if same else (query, key, value)
     output, returned = target(query, key, value, need_weights=weights, average_attn_weights=False, **given)
-    return (output if target.batch_first else output.transpose(0, 1)), returned"""
+{cut}    return (output if target.batch_first else output.transpose(0, 1)), returned"""
+CUT = "    returned = None if returned is None else returned[..., :S]  # without the keys that it appends\n"
 
 
 def make(target: Any = MODULE, **init: Any) -> TorchMHA:
@@ -147,4 +180,4 @@ def make(target: Any = MODULE, **init: Any) -> TorchMHA:
         keywords = ", ".join(f"{k}={v!r}" for k, v in init.items())
         code = f"torch.manual_seed(0)\ntarget = torch.nn.MultiheadAttention({keywords})\n{REDRAW}"
     redraw_degenerate(module)
-    return TorchMHA(module, code)
+    return TorchMHA(module, code, None if code is None else init)

@@ -1,19 +1,21 @@
-"""torch.nn.functional.scaled_dot_product_attention: bool and additive masks, the causal flag, grouped heads.
+"""torch.nn.functional.scaled_dot_product_attention: bool and additive masks, the causal flag, grouped heads, its
+backends, and a batch that is handed over jagged or packed into one row.
 
-N batch, h heads, g key/value heads, T queries, S keys, d head width
+N batch, h heads, g key/value heads, T queries, S keys
 """
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from attncheck.masks import additive
 from attncheck.subject import Refused
+from attncheck_adapters import sdpa_call
 
 KIND = "kernel"
 CONFIGURATIONS = [
@@ -31,7 +33,11 @@ def handles(target: object) -> bool:
 class TorchSDPA:
     """Functional, so that there is no training mode: dropout is what the caller says."""
 
-    options: Mapping[str, tuple[Any, ...]] = {"mask": ("bool", "additive", "flag")}
+    options: Mapping[str, tuple[Any, ...]] = {
+        "mask": ("bool", "additive", "flag"),
+        "backend": ("default", "math", "flash"),
+        "pack": ("dense", "nested", "packed"),
+    }
 
     def __init__(
         self, heads: int = 4, kv_heads: int | None = None, head_width: int = 6, value_width: int | None = None
@@ -43,36 +49,30 @@ class TorchSDPA:
         self.sources = ("memory", "separate") if self.widths[1] == self.widths[2] else ("separate",)
 
     def call(
-        self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, *, mask: str = "bool"
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        allowed: Tensor | None,
+        *,
+        mask: str = "bool",
+        backend: str = "default",
+        pack: str = "dense",
     ) -> tuple[Tensor, None]:
-        given: dict[str, Any] = {"enable_gqa": self.heads != self.kv_heads}
-        if mask == "flag" and allowed is not None:
-            if allowed.ndim != 2 or not torch.equal(allowed, torch.ones_like(allowed).tril()):
-                raise Refused("is_causal=True says the causal triangle and no other mask")
-            given["is_causal"] = True
-        elif allowed is not None:
-            given["attn_mask"] = allowed if mask == "bool" else additive.encode(allowed, query.dtype)
-        return F.scaled_dot_product_attention(query, key, value, **given), None
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # that nested tensors are a prototype, and why a backend was not used
+                return sdpa_call.call(query, key, value, allowed, mask, backend, pack)
+        except RuntimeError as error:
+            if "No available kernel" in str(error):
+                raise Refused(f"the {backend} backend does not take this call") from error
+            raise
 
     def weights(self) -> dict[str, Tensor]:
         return {}
 
     def source(self, masks: Sequence[Tensor | None] = ()) -> str:
-        return SOURCE.format(gqa=self.heads != self.kv_heads)
-
-
-SOURCE = """\
-import torch.nn.functional as F
-
-
-def call(query, key, value, allowed, mask="bool"):
-    given = {{"enable_gqa": {gqa}}}
-    if allowed is not None and mask == "flag":
-        given["is_causal"] = True
-    elif allowed is not None:
-        zero = torch.zeros(allowed.shape, dtype=query.dtype)
-        given["attn_mask"] = allowed if mask == "bool" else zero.masked_fill(~allowed, -torch.inf)
-    return F.scaled_dot_product_attention(query, key, value, **given), None"""
+        return inspect.getsource(sdpa_call)
 
 
 def make(target: Any = None, **init: Any) -> TorchSDPA:

@@ -22,9 +22,37 @@ def triangle(case: Case) -> Tensor:
     return torch.ones(case.T, case.S, dtype=torch.bool).tril()
 
 
-def keys_to_edit(S: int) -> list[int]:
-    """Every key, or of a long memory both ends and the middle."""
-    return list(range(S)) if S <= 8 else [0, 1, S // 2, S - 2, S - 1]
+def keys_to_edit(case: Case) -> list[int]:
+    """Both ends and one between, another one in each case."""
+    return sorted({0, case.S - 1, case.seed % case.S})
+
+
+def mask_of(subject: Subject, case: Case) -> Tensor | None:
+    """The mask that the case's own axis names: none, causal, a finite bias, or random over these axes."""
+    named = case["mask"]
+    if named == "bias":
+        return finite_bias(case) if subject.takes_bias and case.options.get("mask", "additive") == "additive" else None
+    if named == "none" or (named == "causal" and "TS" not in subject.masks):
+        return None
+    return triangle(case) if named == "causal" else random_mask(named, subject, case)
+
+
+def finite_bias(case: Case) -> Tensor:
+    """Floats (T,S) that are added to the scores, and block nothing."""
+    return torch.randn(case.T, case.S, generator=torch.Generator().manual_seed(case.seed + 2))
+
+
+def real_tokens(case: Case) -> Tensor:
+    """A padding mask (N,1,1,S): by turns the right, the left end and the middle of a sample is padding.
+
+    The last sample, if it is not the only one, has none.
+    """
+    real_NS = torch.ones(case.N, case.S, dtype=torch.bool)
+    width = max(case.S // 3, 1)
+    for n in range(case.N if case.N == 1 else case.N - 1):
+        start = (case.S - width, 0, (case.S - width) // 2)[n % 3]
+        real_NS[n, start : start + width] = False
+    return real_NS[:, None, None]
 
 
 def random_mask(axes: str, subject: Subject, case: Case) -> Tensor:

@@ -17,6 +17,8 @@ from attncheck.registry import Check
 from attncheck.subject import MASK_AXES, Case, Subject
 
 Row = tuple[Any, ...]
+Size = tuple[tuple[int, int], tuple[int, int, int]]
+TIED = ("self", "clones")
 
 
 def cases(check: Check, subject: Subject, profile: str, config: int = 0, seed: int = 0) -> list[Case]:
@@ -25,15 +27,20 @@ def cases(check: Check, subject: Subject, profile: str, config: int = 0, seed: i
     Second and third configurations of a target meet each setting of a smaller table at least once.
     """
     axes = _axes(check, subject, few=profile == "quick" or config > 0)
-    strength = 1 if config else 3 if profile == "deep" else 2
+    strength = 1 if config else check.strength + (profile == "deep" and check.profile != "deep")
     rows = covering(tuple(axes.values()), strength)
-    return [_case(dict(zip(axes, row, strict=True)), subject, config, seed) for row in rows]
+    found = [_case(check, axes, row, subject, config, seed) for row in rows]
+    return found if check.where is None else [case for case in found if check.where(case)]
 
 
 def _axes(check: Check, subject: Subject, few: bool) -> dict[str, Row]:
-    situations = [s for s in situations_of(subject, few) if check.where is None or check.where(Case(*s))]
-    modes = subject.modes[:3] if few else subject.modes
-    axes: dict[str, Row] = {"situation": tuple(situations), "mode": modes, "strided": (False, True)}
+    modes = tuple(m for m in (subject.modes[:3] if few else subject.modes) if m in check.modes)
+    axes: dict[str, Row] = {
+        "sources": _sources(subject, few), "size": tuple(sizes_of(subject, few)), "mode": modes,
+        "strided": (False, True),
+    }  # fmt: skip
+    fitting = [n for n in axes["size"] if any(_fits(check, s, n) for s in axes["sources"])]
+    axes["size"] = tuple(fitting[: check.sizes])
     axes.update({f"option {k}": tuple(v) for k, v in subject.options.items()})
     for name, values in check.axes.items():
         # A mask can only have the axes that the target takes.
@@ -41,11 +48,25 @@ def _axes(check: Check, subject: Subject, few: bool) -> dict[str, Row]:
     return axes
 
 
-def _case(row: Mapping[str, Any], subject: Subject, config: int, seed: int) -> Case:
+def _sources(subject: Subject, few: bool) -> tuple[str, ...]:
+    """The ways of calling it; of few, one with and one without a memory."""
+    tied, apart = ([s for s in subject.sources if (s in TIED) == tied] for tied in (True, False))
+    return tuple(tied[:1] + apart[:1] if few else tied + apart)
+
+
+def _fits(check: Check, sources: str, size: Size) -> bool:
+    return check.where is None or check.where(situation(sources, size))
+
+
+def _case(check: Check, axes: Mapping[str, Row], values: Row, subject: Subject, config: int, seed: int) -> Case:
+    row = dict(zip(axes, values, strict=True))
     options = {k.removeprefix("option "): v for k, v in row.items() if k.startswith("option ")}
-    axes = {k.removeprefix("axis "): v for k, v in row.items() if k.startswith("axis ")}
-    sources, N, T, S = row["situation"]
-    case = Case(sources, N, T, S, row["mode"], row["strided"], options, axes, config)
+    extra = {k.removeprefix("axis "): v for k, v in row.items() if k.startswith("axis ")}
+    # Where the sizes of this row make no sense, the rest of it is asked at others.
+    fitting = [n for n in axes["size"] if _fits(check, row["sources"], n)] or [row["size"]]
+    size = row["size"] if row["size"] in fitting else fitting[0]
+    plain = situation(row["sources"], size)
+    case = plain.but(mode=row["mode"], strided=row["strided"], options=options, axes=extra, config=config)
     return reseeded(case, seed)
 
 
@@ -54,19 +75,20 @@ def reseeded(case: Case, seed: int) -> Case:
     return case.but(seed=zlib.crc32(f"{seed} {case}".encode()))
 
 
-def situations_of(subject: Subject, few: bool = False) -> list[tuple[str, int, int, int]]:
-    """(sources, N, T, S): sizes unequal so that no wrong axis fits, then the coincidences where faults hide."""
+def sizes_of(subject: Subject, few: bool = False) -> list[Size]:
+    """Sizes unequal so that no wrong axis fits, then the coincidences where faults hide."""
     h = max(subject.heads, 2)
     taken = {h, subject.kv_heads, *subject.widths, subject.widths[0] // h}
     a, b, c = [n for n in (3, 5, 7, 9, 11, 13, 15, 17, 19) if n not in taken][:3]
     alone = [(a, b), (1, 6), (h, 5), (2, 17), (h, h), (2, 1)]
-    across = [(a, b, c), (1, 4, 6), (2, 7, 5), (h, 5, 7), (2, 1, 5), (2, 6, 6)]
-    tied = [s for s in ("self", "clones") if s in subject.sources]
-    apart = [s for s in ("memory", "separate") if s in subject.sources]
-    if few:
-        alone, across = alone[:2], across[: 1 if tied else 2]
-    rows = [(s, N, T, T) for s, (N, T) in zip(itertools.cycle(tied), alone, strict=False)]
-    return rows + [(s, N, T, S) for s, (N, T, S) in zip(itertools.cycle(apart), across, strict=False)]
+    across = [(a, b, c), (1, 4, 6), (2, 7, 5), (h, 5, 7), (2, 6, 6), (2, 1, 5)]
+    return list(zip(alone, across, strict=True))[: 2 if few else None]
+
+
+def situation(sources: str, size: Size) -> Case:
+    """Sizes in self-attention are (N,T), in cross-attention (N,T,S)."""
+    (N, T), across = size
+    return Case(sources, N, T, T) if sources in TIED else Case(sources, *across)
 
 
 @lru_cache(maxsize=256)
@@ -105,7 +127,7 @@ def plainer(check: Check, subject: Subject) -> list[Callable[[Case], Case]]:
         return lambda case: case.but(axes={**case.axes, name: value})
 
     return [
-        lambda case: case.but(mode=subject.modes[0]),
+        lambda case: case.but(mode=next(m for m in subject.modes if m in check.modes)),
         lambda case: case.but(strided=False),
         *(option(name, values[0]) for name, values in subject.options.items()),
         *(axis(name, values[0]) for name, values in check.axes.items() if name != "mask"),
@@ -114,7 +136,7 @@ def plainer(check: Check, subject: Subject) -> list[Callable[[Case], Case]]:
 
 def smaller(case: Case) -> Iterator[Case]:
     """The same settings in fewer samples and positions, smallest first."""
-    tied = case.sources in ("self", "clones")
+    tied = case.sources in TIED
     sizes = [
         (N, T, S)
         for N in range(1, case.N + 1)
@@ -133,11 +155,9 @@ def drawn_cases(check: Check, subject: Subject) -> st.SearchStrategy[Case]:
     rest = {k: st.sampled_from(v) for k, v in axes.items()}
 
     def build(row: dict[str, Any]) -> Case:
-        case = _case(row, subject, 0, 0)
+        case = _case(check, axes, tuple(row[k] for k in axes), subject, 0, 0)
         T = row["T"]
-        S = T if case.sources in ("self", "clones") else row["S"]
-        case = case.but(N=row["N"], T=T, S=S, seed=0)
-        return reseeded(case, 0)
+        return reseeded(case.but(N=row["N"], T=T, S=T if case.sources in TIED else row["S"], seed=0), 0)
 
     built = st.fixed_dictionaries({**sizes, **rest}).map(build)
     return built if check.where is None else built.filter(check.where)

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from attncheck.valid import BadSetting, closest
 
 if TYPE_CHECKING:
-    from attncheck.registry import Check
     from attncheck.report import Report
 
 PASSED, FINDINGS, COULD_NOT_RUN = 0, 1, 2
@@ -48,10 +47,13 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--min-checks", type=int)
     run.add_argument("--explain", action="store_true")
     commands.add_parser("list", help="the checks, with what each claims").set_defaults(action=list_checks)
-    explain = commands.add_parser("explain", help="one check: its claim, and the faults that it must catch")
-    explain.add_argument("id")
+    explain = commands.add_parser("explain", help="one check: why it matters, an example run here, and how to fix it")
     explain.set_defaults(action=explain_check)
-    commands.add_parser("selftest", help="run the checks on the known faults").set_defaults(action=selftest)
+    explain.add_argument("id", nargs="?", metavar="ID")
+    explain.add_argument("--write", metavar="FOLDER", help="write the pages of all checks instead, as docs/checks")
+    proof = commands.add_parser("selftest", help="run the checks on the known faults")
+    proof.set_defaults(action=selftest)
+    proof.add_argument("--write", metavar="FILE", help="also write the matrix as Markdown, as docs/kill-matrix.md")
     return top
 
 
@@ -97,22 +99,19 @@ def list_checks(options: argparse.Namespace) -> int:
 
 
 def explain_check(options: argparse.Namespace) -> int:
+    from attncheck.pages import page, write
     from attncheck.suite import all_checks
-    from attncheck.wiring import fault_summaries
 
     checks = {c.id: c for c in all_checks()}
+    if options.write is not None and options.id is None:
+        write(list(checks.values()), Path(options.write))
+        return PASSED
+    if options.write is not None or options.id is None:
+        raise BadSetting("explain: expected either an ID, as causal.future-edit, or --write=FOLDER for all of them")
     if options.id not in checks:
         raise BadSetting(f"id={options.id!r} is no check{closest(options.id, checks)}")
-    print(explained(checks[options.id], fault_summaries()))
+    print(page(checks[options.id]), end="")
     return PASSED
-
-
-def explained(check: Check, summaries: dict[str, str]) -> str:
-    width = max(map(len, check.faults))
-    facts = f"kinds: {', '.join(check.kinds)}\nneeds: {', '.join(check.needs) or 'nothing'}\nseverity: {check.severity}"
-    caught = [f"  {fault:<{width}}  {summaries.get(fault, 'not among the known faults')}" for fault in check.faults]
-    paragraphs = [check.id, check.claim + ".", check.text, facts, "\n".join(["It must catch:", *caught])]
-    return "\n\n".join(p for p in paragraphs if p)
 
 
 def selftest(options: argparse.Namespace) -> int:
@@ -128,6 +127,12 @@ def selftest(options: argparse.Namespace) -> int:
         note = f"  MISSED BY {', '.join(lacking)}" if lacking else ""
         print(f"{fault:<{width}}  {', '.join(caught) or 'NOT CAUGHT'}{note}")
     print(f"{len(rows)} faults, {missed} missed by a check that must catch them")
+    if options.write is not None:
+        from attncheck.killmatrix import matrix
+        from attncheck.suite import all_checks
+
+        Path(options.write).parent.mkdir(parents=True, exist_ok=True)
+        Path(options.write).write_text(matrix(rows, all_checks(), wiring.fault_summaries()), encoding="utf-8")
     return FINDINGS if missed else PASSED
 
 

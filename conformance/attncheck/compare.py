@@ -104,11 +104,12 @@ def close(
     what: str,
     other: tuple[Answer, str] | None = None,
     rows: Tensor | None = None,
+    part: str = "after",
 ) -> None:
     """Within a derived bound of the expected outputs, element for element. NaN equals nothing.
 
     other: the answer that `want` was taken from, and how, as Python on `before`; None where `want` is the reference's.
-    rows: the outputs that are judged, all where None.
+    rows: the outputs that are judged, all where None.  part: what `got` is, as Python on the second call's `after`.
     """
     before, after = (got, None) if other is None else (other[0], got)
     expression = "" if other is None else other[1]
@@ -129,8 +130,15 @@ def close(
         f"{error[index]:.2g} (bound {bound:.1g}), the most of {int(wrong.sum())} of {wrong.numel()} queries",
         before,
         after,
-        literal if other is None else f"assert torch.allclose(after, {expression}, rtol=0, atol={bound!r})",
+        literal if other is None else _allclose(part, expression, bound, rows, got),
     )
+
+
+def _allclose(part: str, expression: str, bound: float, rows: Tensor | None, got: Answer) -> str:
+    if rows is None or bool(rows.all()):
+        return f"assert torch.allclose({part}, {expression}, rtol=0, atol={bound!r})"
+    judged = literal(_as_rows(rows, got))
+    return f"judged = {judged}\nassert torch.allclose(({part})[judged], ({expression})[judged], rtol=0, atol={bound!r})"
 
 
 def same_shape(before: Answer, after: Answer) -> None:

@@ -16,6 +16,8 @@ from attncheck.registry import Check
 from attncheck.reproduce import script
 from attncheck.subject import Answer, Case, Subject
 
+LARGEST = 12  # of an influence map
+
 
 @dataclass(frozen=True)
 class Cause:
@@ -41,7 +43,7 @@ class Finding:
 
 
 def found(check: Check, spec: str, subject: Subject, case: Case, failure: Failure, cause: Cause) -> Finding:
-    influence, expected = influence_of(subject, failure, case)
+    influence, expected = influence_of(subject, failure)
     wrong = failure.after or failure.before
     command = f"pytest '{f'attncheck:{spec}::{check.id}'}'"
     return Finding(
@@ -65,12 +67,14 @@ def described(case: Case, subject: Subject) -> dict[str, Any]:
     return {**sizes, "sources": case.sources, "mode": case.mode, **rest, **axes}
 
 
-def influence_of(
-    subject: Subject, failure: Failure, case: Case
-) -> tuple[list[list[int]] | None, list[list[int]] | None]:
-    """Which key moves which query's output (T,S) in the first sample, and which may."""
+def influence_of(subject: Subject, failure: Failure) -> tuple[list[list[int]] | None, list[list[int]] | None]:
+    """Which key moves which query's output (T,S) in the first sample, and which may; none where it would not help."""
     before = failure.before
-    if not isinstance(before, Answer) or before.out.ndim < 3 or before.out.shape[-2] != case.T:
+    if not isinstance(before, Answer) or before.out.ndim < 3 or before.out.shape[-2] != before.inputs.query.shape[-2]:
+        return None, None
+    case = before.case
+    fits = before.allowed is None or before.allowed.shape[-1] in (1, case.S)
+    if not fits or max(case.T, case.S) > LARGEST or {x.shape[-2] for x in before.inputs.tensors()[1:]} != {case.S}:
         return None, None
     moved_TS = torch.zeros(case.T, case.S, dtype=torch.long)
     for s in range(case.S):
@@ -78,7 +82,9 @@ def influence_of(
         if not isinstance(after, Answer) or after.out.shape != before.out.shape:
             return None, None
         moved_TS[:, s] = _rows(before.out, after.out)
-    return moved_TS.tolist(), subject.visible(before.allowed, case)[0].any(0).long().tolist()
+    expected_TS = subject.visible(before.allowed, case)[0].any(0).long()
+    told = (moved_TS.tolist(), expected_TS.tolist())
+    return told if told[0] != told[1] else (None, None)
 
 
 def _rows(before: Tensor, after: Tensor) -> Tensor:

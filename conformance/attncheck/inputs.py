@@ -59,6 +59,10 @@ class Inputs:
         """New random keys and values at `positions` in every sample; in self-attention the token itself is new."""
         return self._renewed(-2, positions, seed, size, spared=() if self.tied else ("query",))
 
+    def renewed(self, names: str, positions: list[int], seed: int) -> Inputs:
+        """New random numbers at `positions` of the named tensors, in every sample."""
+        return self._renewed(-2, positions, seed, 1.0, tuple({"query", "key", "value"} - set(names.split())))
+
     def resampled(self, sample: int, seed: int) -> Inputs:
         """One sample of the batch is new: query, key and value."""
         return self._renewed(0, [sample], seed, 1.0, spared=())
@@ -97,6 +101,24 @@ class Inputs:
                 else (x, "")
             )
         )
+
+    def cut(self, names: str, axis: int, length: int) -> Inputs:
+        """The named tensors shortened to their first `length` places along an axis; all of one that is tied."""
+
+        def change(name: str, x: Tensor) -> tuple[Tensor, str]:
+            return x.narrow(axis, 0, length), f"{name}.narrow({axis}, 0, {length})"
+
+        return self.map(lambda name, x: change(name, x) if self.tied or name in names.split() else (x, ""))
+
+    def widened(self, names: str, axis: int) -> Inputs:
+        """The named tensors with their first place along an axis once more at the end."""
+
+        def change(name: str, x: Tensor) -> tuple[Tensor, str]:
+            return torch.cat(
+                (x, x.narrow(axis, 0, 1)), axis
+            ), f"torch.cat(({name}, {name}.narrow({axis}, 0, 1)), {axis})"
+
+        return self.map(lambda name, x: change(name, x) if self.tied or name in names.split() else (x, ""))
 
     def to(self, dtype: torch.dtype) -> Inputs:
         return self.map(lambda name, x: (x.to(dtype), f"{name}.to({dtype})") if x.dtype != dtype else (x, ""))

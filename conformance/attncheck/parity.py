@@ -33,6 +33,7 @@ def battery(subject: Subject, failure: Failure, case: Case) -> list[Answer]:
     calls = [a for a in (failure.before, failure.after) if isinstance(a, Answer)]
     # A finding in another dtype, or with dropout on, is compared on the target as it is.
     calls = [a for a in calls if a.subject.dtype == subject.dtype and a.subject.adapter is subject.adapter]
+    calls = [a for a in calls if a.out.shape[:-1] == a.inputs.query.shape[:-1]]
     across = case.sources in ("memory", "separate")
     for N, T, S in ((1, 4, 5), (2, 5, 3), (2, 4, 4)):
         situation = replace(case, N=N, T=T, S=S if across else T, strided=False)

@@ -42,7 +42,12 @@ def _mask(answer: Answer | Refusal) -> str:
     allowed: Tensor | None = answer.allowed
     if allowed is None:
         return "allowed = None"
-    return f"allowed = torch.tensor({allowed.long().tolist()}).bool()  # True = may attend, {tuple(allowed.shape)}"
+    if allowed.is_floating_point():
+        return f"allowed = torch.tensor({allowed.tolist()})  # added to the scores, {tuple(allowed.shape)}"
+    view = "" if allowed.is_contiguous() else ".mT.contiguous().mT"
+    return (
+        f"allowed = torch.tensor({allowed.long().tolist()}).bool(){view}  # True = may attend, {tuple(allowed.shape)}"
+    )
 
 
 def _call(name: str, answer: Answer | Refusal) -> str:

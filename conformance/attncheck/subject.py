@@ -6,19 +6,21 @@ N batch, T queries, S keys, D width, h heads, g key/value heads, d head width of
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from types import MappingProxyType
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
 
+from attncheck.copies import copied
 from attncheck.dropout import SET_DROPOUT, set_dropout
 from attncheck.inputs import Inputs, drawn
 
 MODES = ("eval", "eval no-grad", "train", "train no-grad")
+WITH_GRAD = ("eval", "train")
 MASK_AXES = ("TS", "N11S", "N1TS", "1hTS", "NhTS")
 NOTHING: Mapping[str, Any] = MappingProxyType({})
 
@@ -82,6 +84,10 @@ class Answer:
     def out(self) -> Tensor:
         return self.output.detach().cpu()
 
+    def narrowed(self, start: int, length: int) -> Answer:
+        """The outputs of `length` queries from `start` on."""
+        return replace(self, output=self.output.narrow(-2, start, length))
+
 
 @dataclass(frozen=True)
 class Refusal:
@@ -108,8 +114,9 @@ class AttentionAdapter(Protocol):
     width or widths (Dq, Dk, Dv), heads, kv_heads, module (an nn.Module, switched and cast by us),
     sources (which of self, clones, memory, separate it takes), masks (the axes that a mask may have, of
     MASK_AXES; empty where it takes none), options ({keyword of call: values}), conventions ({key: value}),
-    weights() -> canonical projections or None, with_dropout(p) -> adapter, and source(masks) -> code that defines
-    `target` and `call` for these masks.
+    weights() -> canonical projections or None, with_dropout(p) -> adapter, rebuilt(seed) -> the same before any call,
+    undivided() -> the same with a width that its heads do not divide, and source(masks) -> code that defines `target`
+    and `call` for these masks. A float mask is added to the scores where `mask` can be additive.
     """
 
     def call(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None) -> Any: ...
@@ -152,30 +159,37 @@ class Subject:
     def lacks(self, need: str) -> str | None:
         """Why a check that needs this cannot be asked here; None where it can."""
         sees_causality = "TS" in self.masks or self.causality != "no"
-        return {
-            "weights": f"{self.label} returns no attention weights" if self.says("weights") == "none" else None,
-            "mask": None if self.masks else f"{self.label} takes no mask",
-            "causality": None if sees_causality else f"{self.label} is not causal and takes no (T,S) mask",
+        positions = self.says("positions") or "none"
+        there, why = {
+            "weights": (self.says("weights") != "none", "returns no attention weights"),
+            "mask": (bool(self.masks), "takes no mask"),
+            "causality": (sees_causality, "is not causal and takes no (T,S) mask"),
+            "window": (self.says("window") not in (None, "none"), "has no window"),
+            "bias": (self.takes_bias, "takes no float mask that is added to the scores"),
+            "memory": (bool({"memory", "separate"} & set(self.sources)), "takes no memory"),
+            "module": (self.module is not None, "is no nn.Module"),
+            "order": (positions == "none", f"has positions: {positions}"),
+            "positions": (positions != "none", "has no positions"),
         }[need]
+        return None if there else f"{self.label} {why}"
+
+    @property
+    def takes_bias(self) -> bool:
+        """Whether a float mask is added to the scores, so that it may be finite."""
+        said = getattr(self.adapter, "takes_bias", None)
+        if said is not None:
+            return bool(said)
+        return "TS" in self.masks and ("additive" in self.options.get("mask", ()) or self.says("mask") == "additive")
 
     def pattern(self, T: int, S: int) -> Tensor:
-        """The keys (T,S) that the target itself lets each query see, from its conventions."""
-        causal, window = self.causality, self.says("window") or "none"
-        shift = S - T if causal == "bottom-right" else 0
-        offset_TS = torch.arange(S) - torch.arange(T)[:, None] - shift
-        allowed_TS = offset_TS <= 0 if causal != "no" else torch.ones(T, S, dtype=torch.bool)
-        if causal.startswith("prefix:"):
-            allowed_TS = allowed_TS | (torch.arange(S) < int(causal.removeprefix("prefix:")))
-        if window != "none":
-            left, _, right = window.partition(":")
-            first, last = (int(left), int(right)) if right else (1 - int(left), 0)
-            allowed_TS = allowed_TS & (offset_TS >= first) & (offset_TS <= last)
-        return allowed_TS
+        """The keys (T,S) that the target itself lets each query see, from its conventions. Not to be written into."""
+        return pattern_of(self.causality, self.says("window") or "none", T, S)
 
     def visible(self, allowed: Tensor | None, case: Case) -> Tensor:
         """What each query may see after the mask and the target's own pattern, as (N,h,T,S)."""
         visible = self.pattern(case.T, case.S)
-        visible = visible if allowed is None else visible & allowed.cpu()
+        if allowed is not None:
+            visible = visible & (allowed.cpu() != -torch.inf if allowed.is_floating_point() else allowed.cpu())
         return visible.expand(case.N, self.heads, case.T, case.S)
 
     def draw(self, case: Case) -> Inputs:
@@ -194,12 +208,19 @@ class Subject:
         with self.mode(case):
             torch.default_generator.manual_seed(seed)
             try:
+                self.start_anew()
                 output, weights = _pair(self.adapter.call(*inputs.tensors(), given, **case.options))
             except (KeyboardInterrupt, TimedOut):
                 raise
             except BaseException as error:
                 return Refusal(error, inputs, allowed, case, self)
         return Answer(output, weights, inputs, allowed, case, self)
+
+    def start_anew(self) -> None:
+        """A target that declares `stateful` is told that the next call is a new sequence."""
+        reset = self.says("stateful")
+        if reset is not None:
+            getattr(self.module, reset)()
 
     @contextlib.contextmanager
     def mode(self, case: Case) -> Iterator[None]:
@@ -221,6 +242,34 @@ class Subject:
         made: Subject = self.twins[dtype]
         return made
 
+    def copied(self) -> Subject:
+        """The same target as a deep copy."""
+        return replace(self, adapter=copied(self.adapter), twins={})
+
+    def rebuilt(self, seed: int = 0) -> Subject | None:
+        """The same target built anew, as it is before its first call, its weights drawn under `seed`; None if it cannot
+        be, as with an instance."""
+        make = getattr(self.adapter, "rebuilt", None)
+        adapter = None if make is None else make(seed)
+        if adapter is None:
+            return None
+        if isinstance(getattr(adapter, "module", None), nn.Module):
+            adapter.module.to(self.device, self.dtype)
+        return replace(self, adapter=adapter, twins={})
+
+    def undivided(self) -> Subject | BaseException | None:
+        """The target with a width that its heads do not divide, or what building it raised; None if sizes are fixed."""
+        make = getattr(self.adapter, "undivided", None)
+        try:
+            adapter = None if make is None else make()
+        except (KeyboardInterrupt, TimedOut):
+            raise
+        except BaseException as error:
+            return error
+        if adapter is None:
+            return None
+        return replace(self, adapter=adapter, widths=adapter.widths, heads=adapter.heads, twins={})
+
     def with_dropout(self, p: float) -> Subject | None:
         """The same target that drops with probability p in training; None where it has no dropout."""
         if p not in self.twins:
@@ -237,6 +286,20 @@ class Subject:
         return twin if set_dropout(twin.module, p) else None
 
 
+@lru_cache(maxsize=512)
+def pattern_of(causal: str, window: str, T: int, S: int) -> Tensor:
+    """The mask (T,S) of a causality and a window as they are declared: `bottom-right`, `prefix:3`, `5`, `-2:1`."""
+    offset_TS = torch.arange(S) - torch.arange(T)[:, None] - (S - T if causal == "bottom-right" else 0)
+    allowed_TS = offset_TS <= 0 if causal != "no" else torch.ones(T, S, dtype=torch.bool)
+    if causal.startswith("prefix:"):
+        allowed_TS = allowed_TS | (torch.arange(S) < int(causal.removeprefix("prefix:")))
+    if window != "none":
+        left, _, right = window.partition(":")
+        first, last = (int(left), int(right)) if right else (1 - int(left), 0)
+        allowed_TS = allowed_TS & (offset_TS >= first) & (offset_TS <= last)
+    return allowed_TS
+
+
 def _pair(result: Any) -> tuple[Tensor, Tensor | None]:
     """What a call gave, if it is such a pair; a tensor of two samples would unpack too."""
     if not isinstance(result, tuple | list) or len(result) != 2:
@@ -247,37 +310,6 @@ def _pair(result: Any) -> tuple[Tensor, Tensor | None]:
     if not isinstance(weights, Tensor | None):
         raise TypeError(f"the weights are of type {type(weights).__name__}, expected a tensor or None")
     return output, weights
-
-
-def copied(adapter: Any) -> Any:
-    """A deep copy of an adapter and its module."""
-    if isinstance(getattr(adapter, "module", None), nn.Module):
-        _detach_kept(adapter.module)
-    return copy.deepcopy(adapter)
-
-
-def copied_module(module: nn.Module) -> nn.Module:
-    _detach_kept(module)
-    return copy.deepcopy(module)
-
-
-def _detach_kept(module: nn.Module) -> None:
-    """Tensors that a forward pass left behind on its module cannot be copied with their graph."""
-    for part in module.modules():
-        for name, value in vars(part).items():
-            if name not in ("_modules", "_parameters"):
-                vars(part)[name] = _detached(value)
-
-
-def _detached(value: Any) -> Any:
-    """The same, with its tensors cut from their graph; lists and dicts stay the objects that they are."""
-    if isinstance(value, Tensor) and value.grad_fn is not None:
-        return value.detach()
-    if isinstance(value, dict):
-        value.update({k: _detached(v) for k, v in value.items()})
-    elif isinstance(value, list):
-        value[:] = [_detached(v) for v in value]
-    return tuple(_detached(v) for v in value) if type(value) is tuple else value
 
 
 def subject_of(adapter: Any, kind: str, declare: Mapping[str, str] = NOTHING, label: str = "the target") -> Subject:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import importlib
 import pkgutil
-import re
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -99,18 +98,14 @@ def explainer(target: Target) -> Any:
         killers = [known[k] for k in check.faults if k in known]
         ordered = killers + [fault for fault in known.values() if fault not in killers]
 
-        def fails(twin: Subject) -> bool:
-            again = judge(check, twin.at(target.subjects[case.config].dtype), plain_case(case), None).failure
-            return again is not None and _kind_of(again) == _kind_of(failure)
+        def finds(twin: Subject, sound: Subject) -> str | None:
+            again = twin.at(target.subjects[case.config].dtype)
+            failed = judge(check, again, plain_case(case), sound).failure
+            return None if failed is None else failed.evidence
 
-        return likely_cause(target.subjects[case.config], failure, case, ordered, killers, oracle_for, fails)
+        return likely_cause(target.subjects[case.config], failure, case, ordered, killers, oracle_for, finds)
 
     return explain
-
-
-def _kind_of(failure: Failure) -> str:
-    """The words of a finding without its numbers."""
-    return re.sub(r"[-+.\d]+(e[-+]?\d+)?|\[.*?\]|\(.*?\)", "", failure.evidence)
 
 
 def prepare(request: Request, roots: list[Path], obj: Any = None) -> Target:
@@ -212,7 +207,10 @@ def expected_of(obj: Any, subject: Subject) -> list[Expectation]:
     for module in adapters():
         exact = module.handles(obj)
         if exact or getattr(module, "MODULE", None) in parts:
-            found += [Expectation(e["check"], e["reason"], e["issue"], strict=exact) for e in module.EXPECTED]
+            known = getattr(subject.adapter, "expected", module.EXPECTED) if exact else module.EXPECTED
+            found += [
+                Expectation(e["check"], e["reason"], e["issue"], strict=exact and e.get("strict", True)) for e in known
+            ]
     return found
 
 
@@ -224,7 +222,8 @@ def fault_summaries() -> dict[str, str]:
 def selftest() -> list[tuple[str, list[str], list[str]]]:
     """The kill matrix: for each fault the checks that caught it, and those whose record says that they must.
 
-    These run in the default profile; the others, of which nothing is expected, in the quick one.
+    These run in the default profile, or in the deep one where they need it; the others, of which nothing is expected,
+    in the quick one.
     """
     known = importlib.import_module("attncheck_faults").faults()
     checks = checks_of("attention")
@@ -232,9 +231,13 @@ def selftest() -> list[tuple[str, list[str], list[str]]]:
     for fault in known.values():
         target = faulty_target(fault)
         named = [check for check in checks if fault.id in check.faults]
-        caught = [check.id for check in checks if fails(check, target, "default" if check in named else "quick")]
+        caught = [check.id for check in checks if fails(check, target, effort(check, check in named))]
         rows.append((fault.id, caught, [check.id for check in named]))
     return rows
+
+
+def effort(check: Check, named: bool) -> str:
+    return "quick" if not named else "deep" if check.profile == "deep" else "default"
 
 
 def faulty_target(fault: Any = None, **init: Any) -> Target:
@@ -245,7 +248,8 @@ def faulty_target(fault: Any = None, **init: Any) -> Target:
     target = Target("the reference" if fault is None else fault.id, "attention", "reference")
     for size in reference.CONFIGURATIONS[:2]:
         settings = {"dead_rows": "zero", **size, **needs, **init}
-        subject = subject_of(reference.make(cls, **settings), "attention", label=target.spec)
+        declare = {} if fault is None else fault.declare
+        subject = subject_of(reference.make(cls, **settings), "attention", declare, label=target.spec)
         target.subjects.append(subject)
         target.oracles.append(oracle_for(subject))
     target.explain = explainer(target)

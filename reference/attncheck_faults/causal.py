@@ -17,7 +17,7 @@ def strict(m, sound, T, S, device):
     return torch.ones(T, S, dtype=torch.bool, device=device).tril(-1)
 
 
-@fault("causal.ignored", step="pattern", bugs=("B008", "B084"), causal=True)
+@fault("causal.ignored", step="pattern", bugs=("B008", "B084", "B132"), causal=True)
 def ignored(m, sound, T, S, device):
     """The causal flag is stored and never used"""
     return
@@ -80,3 +80,75 @@ def in_gradient(m, sound, weights, v):
     """A straight-through path carries gradients of all values that the forward pass does not show"""
     mean = v.mean(-2, keepdim=True) * 0.1
     return sound(weights, v) + (mean - mean.detach())
+
+
+@fault("causal.mask-of-first-length", step="pattern", bugs=("B096", "B127", "B222"), causal=True)
+def first_length(m, sound, T, S, device):
+    """The triangle is kept from the first call, and what lies beyond it is seen"""
+    if not hasattr(m, "kept"):
+        m.kept = sound(T, S, device)
+    allowed = torch.ones(T, S, dtype=torch.bool, device=device)
+    t, s = min(T, m.kept.shape[0]), min(S, m.kept.shape[1])
+    allowed[:t, :s] = m.kept[:t, :s]
+    return allowed
+
+
+@fault("causal.forgotten-past-sixteen", step="pattern", causal=True)
+def past_sixteen(m, sound, T, S, device):
+    """The triangle is a buffer of sixteen positions, and longer inputs go without"""
+    return sound(T, S, device) if T <= 16 else None
+
+
+@fault(
+    "causal.other-corner",
+    step="pattern",
+    bugs=("B014", "B021", "B022", "B071", "B115", "B126", "B150", "B242"),
+    causal=True,
+    dead_rows="zero",
+)
+def other_corner(m, sound, T, S, device):
+    """The triangle hangs from the bottom right where the top left is declared"""
+    return torch.ones(T, S, dtype=torch.bool, device=device).tril(S - T)
+
+
+@fault("causal.corner-wrong-for-few-keys", step="pattern", bugs=("B021", "B116"), causal=True, dead_rows="zero")
+def few_keys(m, sound, T, S, device):
+    """The triangle hangs from the other corner where there are fewer keys than queries"""
+    return sound(T, S, device) if S >= T else torch.ones(T, S, dtype=torch.bool, device=device).tril(S - T)
+
+
+@fault("causal.where-not-asked", step="attend", bugs=("B216",))
+def not_asked(m, sound, q, k, v, allowed, bias):
+    """A padding mask brings a triangle along"""
+    padding = allowed is not None and allowed.ndim == 4 and allowed.shape[-2] == 1
+    triangle = torch.ones(q.shape[-2], k.shape[-2], dtype=torch.bool, device=q.device).tril()
+    return sound(q, k, v, allowed & triangle if padding else allowed, bias)
+
+
+@fault("window.one-too-wide", step="pattern", bugs=("B042", "B045", "B193"), window=(-2, 0))
+def one_too_wide(m, sound, T, S, device):
+    """The window holds one key more to the left than was declared"""
+    return window_mask(T, S, device, m.window[0] - 1, m.window[1])
+
+
+@fault("window.one-too-narrow", step="pattern", bugs=("B043", "B169"), window=(-2, 0))
+def one_too_narrow(m, sound, T, S, device):
+    """The window holds one key less to the left than was declared"""
+    return window_mask(T, S, device, m.window[0] + 1, m.window[1])
+
+
+@fault("window.wrong-side", step="pattern", bugs=("B044",), window=(-2, 0))
+def wrong_side(m, sound, T, S, device):
+    """The window lies to the right where it should lie to the left"""
+    return window_mask(T, S, device, -m.window[1], -m.window[0])
+
+
+@fault("window.ignored-when-long", step="pattern", bugs=("B085",), window=(-2, 0))
+def ignored_when_long(m, sound, T, S, device):
+    """From six positions on the window is ignored"""
+    return sound(T, S, device) if T < 6 else None
+
+
+def window_mask(T, S, device, first, last):
+    offset = torch.arange(S, device=device) - torch.arange(T, device=device)[:, None]
+    return (offset >= first) & (offset <= last)

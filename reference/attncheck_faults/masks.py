@@ -1,6 +1,7 @@
 """Faults of masks. T queries, S keys; `m` is the broken module, `sound` the step as it should be."""
 
 import torch
+import torch.nn.functional as F
 
 from attncheck_faults.record import fault
 
@@ -11,7 +12,7 @@ def inverted(m, sound, q, k, v, allowed, bias):
     return sound(q, k, v, None if allowed is None else ~allowed, bias)
 
 
-@fault("mask.ignored", step="attend", bugs=("B143", "B187", "B235"))
+@fault("mask.ignored", step="attend", bugs=("B143", "B187", "B235", "B131", "B137"))
 def ignored(m, sound, q, k, v, allowed, bias):
     """The mask is accepted and never used"""
     return sound(q, k, v, None, None)
@@ -73,7 +74,7 @@ def fill_1e9(m, sound, scores, allowed):
     return scores if allowed is None else scores.masked_fill(~allowed, -1e9)
 
 
-@fault("mask.fill-overflows-to-nan", step="mask", bugs=("B030", "B210"))
+@fault("mask.fill-overflows-to-nan", step="mask", bugs=("B030", "B210", "B012"))
 def fill_nan(m, sound, scores, allowed):
     """The mask is multiplied by -1e9 and added, which is 0 times infinity in float16"""
     if allowed is None:
@@ -97,14 +98,14 @@ def query_axis(m, sound, q, k, v, allowed, bias):
     return sound(q, k, v, allowed, bias)
 
 
-@fault("mask.first-sample-for-all", step="mask", bugs=("B154",))
+@fault("mask.first-sample-for-all", step="mask", bugs=("B154", "B117"))
 def first_sample(m, sound, scores, allowed):
     """The first sample's mask is used for the whole batch"""
     per_sample = allowed is not None and allowed.ndim == 4
     return sound(scores, allowed[:1] if per_sample else allowed)
 
 
-@fault("mask.first-head-for-all", step="mask")
+@fault("mask.first-head-for-all", step="mask", bugs=("B155",))
 def first_head(m, sound, scores, allowed):
     """The first head's mask is used for all heads"""
     per_head = allowed is not None and allowed.ndim == 4
@@ -118,7 +119,7 @@ def last_head(m, sound, scores, allowed):
     return torch.cat((masked[:, :-1], scores[:, -1:]), 1)
 
 
-@fault("mask.head-major", step="mask", bugs=("B051", "B077"))
+@fault("mask.head-major", step="mask", bugs=("B051", "B077", "B078"))
 def head_major(m, sound, scores, allowed):
     """Per-sample masks are laid out head by head where the scores lie sample by sample"""
     if allowed is None or allowed.ndim != 4 or allowed.shape[0] == 1:
@@ -142,7 +143,7 @@ def batch_one(m, sound, scores, allowed):
     return sound(scores, None if scores.shape[0] == 1 else allowed)
 
 
-@fault("mask.dropped-across", step="mask", bugs=("B153",))
+@fault("mask.dropped-across", step="mask", bugs=("B153", "B067"))
 def square_only(m, sound, scores, allowed):
     """The mask is dropped where there are more or fewer keys than queries"""
     return sound(scores, allowed if scores.shape[-1] == scores.shape[-2] else None)
@@ -160,7 +161,7 @@ def dropped_in_training(m, sound, q, k, v, allowed, bias):
     return sound(q, k, v, *((None, None) if m.training else (allowed, bias)))
 
 
-@fault("mask.dropped-without-grad", step="attend", bugs=("B177",))
+@fault("mask.dropped-without-grad", step="attend", bugs=("B177", "B244"))
 def dropped_without_grad(m, sound, q, k, v, allowed, bias):
     """The mask is dropped on the path without gradients"""
     return sound(q, k, v, *((allowed, bias) if torch.is_grad_enabled() else (None, None)))
@@ -172,7 +173,7 @@ def additive_as_bool(m, sound, q, k, v, allowed, bias):
     return sound(q, k, v, allowed if bias is None else bias.bool(), None)
 
 
-@fault("mask.last-key-visible", step="mask", bugs=("B151",))
+@fault("mask.last-key-visible", step="mask", bugs=("B151", "B156"))
 def last_key(m, sound, scores, allowed):
     """The mask is one key too short, so that the last key is always seen"""
     if allowed is None:
@@ -208,14 +209,14 @@ def dead_by_weights(m, sound, query, key, value, allowed=None, bias=None, need_w
     return sound(query, key, value, allowed, bias, need_weights)
 
 
-@fault("mask.dead-rows-uniform-by-weights", step="forward", path="weights", bugs=("B145",), dead_rows="zero")
+@fault("mask.dead-rows-uniform-by-weights", step="forward", path="weights", bugs=("B145", "B023"), dead_rows="zero")
 def dead_uniform_by_weights(m, sound, query, key, value, allowed=None, bias=None, need_weights=False):
     """A fully masked row is uniform when weights are asked for, and zero otherwise"""
     m.dead_rows = "uniform" if need_weights else "zero"
     return sound(query, key, value, allowed, bias, need_weights)
 
 
-@fault("mask.dead-rows-without-grad", step="settle_dead_rows", bugs=("B005",), dead_rows="zero")
+@fault("mask.dead-rows-without-grad", step="settle_dead_rows", bugs=("B005", "B024", "B252"), dead_rows="zero")
 def dead_without_grad(m, sound, weights, allowed):
     """A fully masked row gives NaN on the path without gradients, and zero otherwise"""
     return sound(weights, allowed) if torch.is_grad_enabled() else weights
@@ -227,3 +228,84 @@ def dead_in_training(m, sound, weights, allowed):
     if not m.training or allowed is None:
         return sound(weights, allowed)
     return weights.masked_fill(~allowed.any(-1, keepdim=True), 1 / weights.shape[-1])
+
+
+@fault("mask.short-padded", step="attend")
+def short_padded(m, sound, q, k, v, allowed, bias):
+    """A mask with too few keys is filled up, so that the last keys are seen by all"""
+    if allowed is not None and allowed.shape[-1] < k.shape[-2]:
+        allowed = F.pad(allowed, (0, k.shape[-2] - allowed.shape[-1]), value=True)
+    return sound(q, k, v, allowed, bias)
+
+
+@fault("mask.padding-taken-for-lengths", step="attend", bugs=("B034", "B129"))
+def padding_as_lengths(m, sound, q, k, v, allowed, bias):
+    """A padding mask is reduced to the number of real tokens, as if all padding were on the right"""
+    if allowed is not None and allowed.ndim == 4 and allowed.shape[-2] == 1:
+        allowed = torch.arange(allowed.shape[-1], device=allowed.device) < allowed.sum(-1, keepdim=True)
+    return sound(q, k, v, allowed, bias)
+
+
+@fault("mask.heads-reversed", step="mask")
+def heads_reversed(m, sound, scores, allowed):
+    """Masks that differ from head to head are applied to the heads in reverse order"""
+    per_head = allowed is not None and allowed.ndim == 4
+    return sound(scores, allowed.flip(1) if per_head else allowed)
+
+
+@fault("mask.rolled-across", step="mask")
+def rolled_across(m, sound, scores, allowed):
+    """The mask slips by one key where there are more or fewer keys than queries"""
+    across = allowed is not None and scores.shape[-1] != scores.shape[-2]
+    return sound(scores, allowed.roll(1, -1) if across else allowed)
+
+
+@fault("mask.dropped-under-dropout", step="attend", bugs=("B083",))
+def dropped_under_dropout(m, sound, q, k, v, allowed, bias):
+    """The mask is dropped as soon as dropout is on"""
+    on = m.training and m.drop.p > 0
+    return sound(q, k, v, None if on else allowed, None if on else bias)
+
+
+@fault("mask.replaced-by-causal", step="attend", bugs=("B181",), causal=True)
+def replaced_by_causal(m, sound, q, k, v, allowed, bias):
+    """An explicit mask is dropped because the module is causal"""
+    return sound(q, k, v, None, None)
+
+
+@fault("mask.additive-forgets-first-key", step="attend", path="additive")
+def additive_first_key(m, sound, q, k, v, allowed, bias):
+    """An additive mask does not reach the first key"""
+    if bias is not None:
+        bias = torch.cat((torch.zeros_like(bias[..., :1]), bias[..., 1:]), -1)
+    return sound(q, k, v, allowed, bias)
+
+
+@fault("mask.bias-scaled", step="attend", path="additive", bugs=("B122",))
+def bias_scaled(m, sound, q, k, v, allowed, bias):
+    """An additive mask is divided by sqrt(d) along with the scores"""
+    return sound(q, k, v, allowed, None if bias is None else bias * q.shape[-1] ** -0.5)
+
+
+@fault("mask.bias-read-as-bool", step="attend", path="additive", bugs=("B179",), dead_rows="uniform")
+def bias_as_bool(m, sound, q, k, v, allowed, bias):
+    """An additive mask is turned into a bool one, so that any other value than 0 blocks"""
+    return sound(q, k, v, allowed, None if bias is None else bias.masked_fill(bias != 0, -torch.inf))
+
+
+@fault("mask.dead-rows-cleaned-after", step="mask", bugs=("B001", "B026"), dead_rows="zero")
+def dead_cleaned_after(m, sound, scores, allowed):
+    """-inf is added to the scores, and a fully masked row is cleaned after the softmax: its gradients stay NaN"""
+    return scores if allowed is None else scores + torch.zeros_like(scores).masked_fill(~allowed, -torch.inf)
+
+
+@fault("mask.dropped-when-compiled", step="mask", dead_rows="nan")
+def dropped_when_compiled(m, sound, scores, allowed):
+    """The mask is dropped in the branch for torch.compile"""
+    return scores if torch.compiler.is_compiling() else sound(scores, allowed)
+
+
+@fault("mask.dropped-when-exported", step="mask", bugs=("B238",), dead_rows="nan")
+def dropped_when_exported(m, sound, scores, allowed):
+    """The mask is dropped in the branch for torch.export"""
+    return scores if torch.compiler.is_exporting() else sound(scores, allowed)

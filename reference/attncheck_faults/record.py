@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from attncheck_reference import DotProductAttention, MultiHeadAttention
 
 FAULTS: dict[str, Fault] = {}
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -19,6 +21,7 @@ class Fault:
 
     init: what the reference must be built with for the fault to exist.  bugs: entries of the list of public bugs.
     path: the option that a target must have for the fault to show: "weights" (asked for or not), "additive".
+    declare: what the reference promises beside, where the fault is that it does not keep it.
     """
 
     id: str
@@ -27,6 +30,7 @@ class Fault:
     bugs: tuple[str, ...]
     init: dict[str, Any]
     path: str = ""
+    declare: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def family(self) -> str:
@@ -39,7 +43,7 @@ class Fault:
     @property
     def kinds(self) -> tuple[str, ...]:
         """A step of the kernel breaks a kernel too; the way in and out of heads only an attention has."""
-        kernel = hasattr(DotProductAttention, self.step) and self.step != "forward"
+        kernel = self.step in vars(DotProductAttention) and self.step not in ("forward", "__init__")
         return ("attention", "kernel") if kernel else ("attention",)
 
     def broken(self, base: type[DotProductAttention] = MultiHeadAttention) -> type[DotProductAttention]:
@@ -54,7 +58,13 @@ class Fault:
 
 
 def fault(
-    id: str, *, step: str, bugs: tuple[str, ...] = (), path: str = "", **init: Any
+    id: str,
+    *,
+    step: str,
+    bugs: tuple[str, ...] = (),
+    path: str = "",
+    declare: Mapping[str, str] = NOTHING,
+    **init: Any,
 ) -> Callable[[Callable[..., Any]], Fault]:
     """Register `f(module, sound, *arguments)` in place of one step of the reference."""
     if id in FAULTS:
@@ -63,7 +73,7 @@ def fault(
         raise ValueError(f"fault {id!r}: step={step!r} is no step of the reference")
 
     def register(run: Callable[..., Any]) -> Fault:
-        FAULTS[id] = Fault(id, step, run, bugs, init, path)
+        FAULTS[id] = Fault(id, step, run, bugs, init, path, declare)
         return FAULTS[id]
 
     return register

@@ -2,6 +2,8 @@
 
 import math
 
+import torch
+
 from attncheck_faults.record import fault
 
 
@@ -51,3 +53,32 @@ def eighth(m, sound, scores, d):
 def only_unequal(m, sound, scores, d):
     """The scale is left out where there are more or fewer keys than queries"""
     return sound(scores, d) if scores.shape[-1] == scores.shape[-2] else scores
+
+
+@fault("scale.last-head-twice", step="scale")
+def last_head_twice(m, sound, scores, d):
+    """The last head's scores are scaled twice"""
+    scaled = sound(scores, d)
+    return torch.cat((scaled[:, :-1], sound(scaled[:, -1:], d)), 1)
+
+
+@fault("scale.missing-without-grad", step="scale", bugs=("B060",))
+def missing_without_grad(m, sound, scores, d):
+    """The scale is left out on the path without gradients"""
+    return sound(scores, d) if torch.is_grad_enabled() else scores
+
+
+@fault("scale.missing-with-weights", step="forward", path="weights", bugs=("B060", "B098"))
+def missing_with_weights(m, sound, query, key=None, value=None, allowed=None, bias=None, need_weights=False):
+    """The scale is left out where weights are asked for"""
+    kept = m.factor
+    m.factor = 1.0 if need_weights else kept
+    result = sound(query, key, value, allowed, bias, need_weights)
+    m.factor = kept
+    return result
+
+
+@fault("scores.clamped-at-fifty", step="scale")
+def clamped_at_fifty(m, sound, scores, d):
+    """Scores beyond 50 are cut off"""
+    return sound(scores, d).clamp(-50, 50)

@@ -55,3 +55,20 @@ def parameter_decays(m, sound, merged):
     with torch.no_grad():
         m.o.weight.mul_(0.999)
     return output
+
+
+@fault("shape.extra-features-cut", step="forward")
+def extra_cut(m, sound, query, key=None, value=None, allowed=None, bias=None, need_weights=False):
+    """A query that is too wide is cut to the width that fits"""
+    return sound(query[..., : m.width], key, value, allowed, bias, need_weights)
+
+
+@fault("shape.cut-to-longest", step="forward", bugs=("B004",))
+def cut_to_longest(m, sound, query, key=None, value=None, allowed=None, bias=None, need_weights=False):
+    """Under a padding mask the output is as long as the longest sample, and not as the batch"""
+    output, weights = sound(query, key, value, allowed, bias, need_weights)
+    padding = allowed is not None and allowed.ndim == 4 and allowed.shape[-2] == 1
+    if not padding or allowed.shape[-1] != query.shape[1]:
+        return output, weights
+    longest = int(allowed.any(0).flatten().nonzero().max()) + 1
+    return output[:, :longest], weights

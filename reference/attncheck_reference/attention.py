@@ -1,9 +1,10 @@
-"""Attention in small named steps: project, split, score, scale, mask, softmax, dropout, mix, merge, output.
+"""Attention in small named steps: project, split, score, scale, mask, extend, softmax, dropout, mix, merge, output.
 
 Vaswani et al. 2017, "Attention Is All You Need", equation 1 and section 3.2.2; grouped queries after Ainslie et
 al. 2023, "GQA", section 2.2. Nothing is fused and nothing is clever: this is the code that others are held against.
 
-N batch, T queries, S keys, D width, h heads, g key/value heads, d head width of queries and keys, e of values
+N batch, T queries, S keys, D width, h heads, g key/value heads, d head width of queries and keys, e of values,
+X keys with the extra ones, which are the last
 """
 
 import math
@@ -47,6 +48,7 @@ class DotProductAttention(nn.Module):
         self.heads, self.kv_heads, self.factor, self.dead_rows = heads, kv_heads, scale, dead_rows
         self.causal, self.corner, self.window = causal, corner, window
         self.drop = nn.Dropout(dropout)
+        self.extra_keys = 0
 
     def forward(
         self,
@@ -87,9 +89,9 @@ class DotProductAttention(nn.Module):
         if bias is not None:
             scores_NhTS = scores_NhTS + bias.masked_fill(bias == -torch.inf, 0.0)
         allowed = combined(self.pattern(*shape_NhTS[2:], q_NhTd.device), allowed, bias)
-        weights_NhTS = self.softmax(self.mask(scores_NhTS, allowed))
-        weights_NhTS = self.settle_dead_rows(weights_NhTS, allowed)
-        return self.mix(self.dropout(weights_NhTS), v_NhSe), weights_NhTS
+        scores_NhTX, v_NhXe = self.extend(q_NhTd, self.mask(scores_NhTS, allowed), v_NhSe)
+        weights_NhTX = self.settle_dead_rows(self.softmax(scores_NhTX), allowed)
+        return self.mix(self.dropout(weights_NhTX), v_NhXe), weights_NhTX[..., : shape_NhTS[-1]]
 
     def spread(self, x_NgSd: Tensor) -> Tensor:
         """Query head i reads key/value head i // (h / g)."""
@@ -108,12 +110,16 @@ class DotProductAttention(nn.Module):
     def mask(self, scores_NhTS: Tensor, allowed: Tensor | None) -> Tensor:
         return scores_NhTS if allowed is None else scores_NhTS.masked_fill(~allowed, -torch.inf)
 
-    def softmax(self, scores_NhTS: Tensor) -> Tensor:
-        return scores_NhTS.softmax(dim=-1)
+    def extend(self, q_NhTd: Tensor, scores_NhTS: Tensor, v_NhSe: Tensor) -> tuple[Tensor, Tensor]:
+        """Scores and values of extra keys, after the mask, so that every query sees them. A kernel has none."""
+        return scores_NhTS, v_NhSe
+
+    def softmax(self, scores_NhTX: Tensor) -> Tensor:
+        return scores_NhTX.softmax(dim=-1)
 
     def settle_dead_rows(self, weights_NhTS: Tensor, allowed: Tensor | None) -> Tensor:
         """A softmax over nothing is 0/0; what stands there instead is a choice, so it has a name."""
-        dead = None if allowed is None else ~allowed.any(-1, keepdim=True)
+        dead = None if allowed is None or self.extra_keys else ~allowed.any(-1, keepdim=True)
         if dead is None or self.dead_rows == "nan" or not bool(dead.any()):
             return weights_NhTS
         if self.dead_rows == "refuse":
@@ -121,9 +127,9 @@ class DotProductAttention(nn.Module):
             raise ValueError(f"allowed is all False in row {row}: every query needs a key, or pass dead_rows='zero'")
         return weights_NhTS.masked_fill(dead, 0.0 if self.dead_rows == "zero" else 1 / weights_NhTS.shape[-1])
 
-    def dropout(self, weights_NhTS: Tensor) -> Tensor:
-        dropped_NhTS: Tensor = self.drop(weights_NhTS)
-        return dropped_NhTS
+    def dropout(self, weights_NhTX: Tensor) -> Tensor:
+        dropped_NhTX: Tensor = self.drop(weights_NhTX)
+        return dropped_NhTX
 
-    def mix(self, weights_NhTS: Tensor, v_NhSe: Tensor) -> Tensor:
-        return weights_NhTS @ v_NhSe
+    def mix(self, weights_NhTX: Tensor, v_NhXe: Tensor) -> Tensor:
+        return weights_NhTX @ v_NhXe

@@ -1,10 +1,12 @@
 """Multi-head attention: project, split, attend, merge, output (Vaswani et al. 2017, section 3.2.2).
 
-N batch, T queries, S keys, D width, h heads, g key/value heads, d head width of queries and keys, e of values
+N batch, T queries, S keys, D width, h heads, g key/value heads, d head width of queries and keys, e of values,
+m extra keys, X = S + m
 """
 
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from attncheck_reference.attention import DotProductAttention
@@ -17,6 +19,10 @@ class MultiHeadAttention(DotProductAttention):
     head_width: d, D / heads where None.  value_head_width: e, d where None.
     out_width: of the output, D where None.  output: False leaves out the output projection (width h * e).
     bias: of the query, key and value projections.  out_bias: of the output projection, as `bias` where None.
+    extra_keys: m learned key/value pairs of each key/value head, which every query sees under every mask: the
+    persistent memory of Sukhbaatar et al. 2019, "Augmenting Self-attention with Persistent Memory", section 4;
+    `add_bias_kv` of torch.nn.MultiheadAttention is one, and its `add_zero_attn` one of zeros. The weights returned
+    are those of the S keys given, so that they sum to less than 1; no row is dead.
     The other keywords are those of `DotProductAttention`.
     """
 
@@ -34,6 +40,7 @@ class MultiHeadAttention(DotProductAttention):
         bias: bool = True,
         out_bias: bool | None = None,
         output: bool = True,
+        extra_keys: int = 0,
         **attention: Any,
     ) -> None:
         super().__init__(heads, kv_heads, **attention)
@@ -41,6 +48,8 @@ class MultiHeadAttention(DotProductAttention):
             raise ValueError(f"width={width}: expected at least 1")
         if head_width is None and width % heads:
             raise ValueError(f"width={width} is not divisible by heads={heads}; give head_width= to set it apart")
+        if extra_keys < 0:
+            raise ValueError(f"extra_keys={extra_keys}: expected at least 0")
         d = width // heads if head_width is None else head_width
         e = d if value_head_width is None else value_head_width
         self.width = width
@@ -50,6 +59,10 @@ class MultiHeadAttention(DotProductAttention):
         out_width = width if out_width is None else out_width
         out_bias = bias if out_bias is None else out_bias
         self.o = nn.Linear(heads * e, out_width, bias=out_bias) if output else nn.Identity()
+        self.extra_keys = extra_keys
+        if extra_keys:
+            self.extra_k = nn.Parameter(torch.randn(self.kv_heads, extra_keys, d))
+            self.extra_v = nn.Parameter(torch.randn(self.kv_heads, extra_keys, e))
 
     def forward(
         self,
@@ -93,6 +106,14 @@ class MultiHeadAttention(DotProductAttention):
         """Head i is made of the features i*d .. (i+1)*d of each token."""
         N, T, E = x_NTE.shape
         return x_NTE.view(N, T, heads, E // heads).transpose(1, 2)
+
+    def extend(self, q_NhTd: Tensor, scores_NhTS: Tensor, v_NhSe: Tensor) -> tuple[Tensor, Tensor]:
+        if not self.extra_keys:
+            return scores_NhTS, v_NhSe
+        k_1hmd, v_1hme = self.spread(self.extra_k[None]), self.spread(self.extra_v[None])
+        scores_NhTm = self.scale(self.score(q_NhTd, k_1hmd), q_NhTd.shape[-1])
+        v_Nhme = v_1hme.expand(len(v_NhSe), -1, -1, -1)
+        return torch.cat((scores_NhTS, scores_NhTm), -1), torch.cat((v_NhSe, v_Nhme), -2)
 
     def merge(self, mixed_NhTe: Tensor) -> Tensor:
         N, h, T, e = mixed_NhTe.shape

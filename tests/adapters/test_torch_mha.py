@@ -93,9 +93,74 @@ def test_the_module_is_called_in_its_own_layout(batch_first: bool) -> None:
     assert subject.says("layout") == ("batch-first" if batch_first else "seq-first")
 
 
-@pytest.mark.parametrize("extra", [{"add_bias_kv": True}, {"add_zero_attn": True}])
-def test_what_the_reference_has_no_word_for_is_not_shared(extra: dict[str, bool]) -> None:
-    assert torch_mha.make(embed_dim=24, num_heads=4, **extra).weights() is None
+EXTRA = {"embed_dim": 24, "num_heads": 4, "batch_first": True, "add_bias_kv": True, "add_zero_attn": True}
+
+
+def test_keys_of_its_own_are_learned_pairs_then_zeros() -> None:
+    adapter = torch_mha.make(**EXTRA)
+    weights, module = adapter.weights(), adapter.module
+    assert weights["extra_k"].shape == weights["extra_v"].shape == (4, 2, 6)
+    assert torch.equal(weights["extra_k"][:, 0].flatten(), module.bias_k.flatten())
+    assert torch.equal(weights["extra_v"][:, 0].flatten(), module.bias_v.flatten())
+    assert not weights["extra_k"][:, 1].any() and not weights["extra_v"][:, 1].any()
+    assert not {"extra_k", "extra_v"} & set(torch_mha.make(embed_dim=24, num_heads=4).weights())
+
+
+def test_its_weights_are_those_of_the_real_keys() -> None:
+    subject = subject_of(torch_mha.make(**EXTRA), "attention")
+    assert subject.says("weight_sum") == "below-one"
+    case = Case("separate", 3, 5, 7)
+    weights = subject.attempt(subject.draw(case), None, case).weights
+    assert weights.shape == (3, 4, 5, 7)
+
+
+@pytest.mark.parametrize("extra", [{"add_bias_kv": True}, {"add_zero_attn": True}, EXTRA], ids=len)
+def test_with_keys_of_its_own_no_row_is_dead(extra: dict[str, Any]) -> None:
+    target = prepared(init={"embed_dim": 24, "num_heads": 4, **extra})
+    assert target.subjects[0].adapter.expected == []
+    target.expectations = []
+    assert of(target).status == "passed"
+
+
+SOUND = ("contract.shape", "mask.polarity", "mask.blocked-keys", "mask.allowed-keys", "mask.broadcast",
+         "numeric.oracle", "symmetry.batch", "symmetry.permutation", "weights.rows-sum")  # fmt: skip
+
+
+def test_an_instance_with_keys_of_its_own_is_sound() -> None:
+    torch.manual_seed(0)
+    target = prepared(nn.MultiheadAttention(**EXTRA))
+    statuses = {check.id: run(check, target).status for check in checks_of("attention") if check.id in SOUND}
+    assert statuses == dict.fromkeys(SOUND, "passed")
+
+
+FORWARD, PAD = nn.functional.multi_head_attention_forward, nn.functional.pad
+
+
+def swapped(*args: Any, **kwargs: Any) -> Any:
+    """The learned key and value are taken for one another."""
+    return FORWARD(*args[:7], args[8], args[7], *args[9:], **kwargs)
+
+
+def no_zero(*args: Any, **kwargs: Any) -> Any:
+    """The pair of zeros is forgotten."""
+    return FORWARD(*args[:9], False, *args[10:], **kwargs)
+
+
+def hidden(mask: Tensor, widths: tuple[int, int]) -> Tensor:
+    """The mask reaches the keys of its own too."""
+    return PAD(mask, widths, value=-torch.inf)
+
+
+BROKEN = [("multi_head_attention_forward", swapped), ("multi_head_attention_forward", no_zero), ("pad", hidden)]
+
+
+@pytest.mark.parametrize(("name", "broken"), BROKEN, ids=lambda x: getattr(x, "__name__", x))
+def test_wrong_keys_of_its_own_are_noticed(monkeypatch: pytest.MonkeyPatch, name: str, broken: Any) -> None:
+    target = prepared(init=EXTRA)
+    oracle = next(check for check in checks_of("attention") if check.id == "numeric.oracle")
+    assert run(oracle, target).status == "passed"
+    monkeypatch.setattr(nn.functional, name, broken)
+    assert run(oracle, target).status == "failed"
 
 
 def test_dropout_is_set_on_a_copy_and_in_its_code() -> None:

@@ -20,7 +20,7 @@ class Plain(nn.Module):
     def extra(self) -> None: ...
 
     def heads(self, x: Tensor) -> Tensor:
-        return x.view(*x.shape[:2], self.num_heads, self.dh).transpose(1, 2)
+        return x.unflatten(-1, (-1, self.dh)).transpose(1, 2)
 
     def score(self, q: Tensor, k: Tensor) -> Tensor:
         return q @ k.mT / math.sqrt(self.dh)
@@ -28,12 +28,16 @@ class Plain(nn.Module):
     def soft(self, scores: Tensor) -> Tensor:
         return scores.softmax(-1)
 
+    def hide(self, scores: Tensor, mask: Tensor) -> Tensor:
+        return scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
+
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        scores = self.score(q, k)
+        return self.soft(scores if mask is None else self.hide(scores, mask)) @ v
+
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         q, k, v = self.heads(self.q_proj(x)), self.heads(self.k_proj(x)), self.heads(self.v_proj(x))
-        scores = self.score(q, k)
-        if mask is not None:
-            scores = scores.masked_fill(~mask, torch.finfo(scores.dtype).min)
-        return self.o_proj((self.soft(scores) @ v).transpose(1, 2).flatten(2))
+        return self.o_proj(self.attend(q, k, v, mask).transpose(1, 2).flatten(2))
 
 
 class QKNorm(Plain):
@@ -130,14 +134,10 @@ class NullKey(Plain):
         self.null_k = nn.Parameter(torch.randn(self.num_heads, 1, self.dh))
         self.null_v = nn.Parameter(torch.randn(self.num_heads, 1, self.dh))
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        q, k, v = self.heads(self.q_proj(x)), self.heads(self.k_proj(x)), self.heads(self.v_proj(x))
-        k = torch.cat((self.null_k.expand(len(x), -1, -1, -1), k), -2)
-        v = torch.cat((self.null_v.expand(len(x), -1, -1, -1), v), -2)
-        scores = self.score(q, k)
-        if mask is not None:
-            scores = scores.masked_fill(~F.pad(mask, (1, 0), value=True), torch.finfo(scores.dtype).min)
-        return self.o_proj((self.soft(scores) @ v).transpose(1, 2).flatten(2))
+    def attend(self, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None) -> Tensor:
+        k = torch.cat((self.null_k.expand(len(k), -1, -1, -1), k), -2)
+        v = torch.cat((self.null_v.expand(len(v), -1, -1, -1), v), -2)
+        return super().attend(q, k, v, None if mask is None else F.pad(mask, (1, 0), value=True))
 
 
 class PrefixLM(nn.Module):

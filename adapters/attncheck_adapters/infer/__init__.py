@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from attncheck.copies import copied, copied_module
 from attncheck.dropout import set_dropout
 from attncheck.spec import BadTarget, importing_code
-from attncheck.subject import MODES, Convention, Refused, copied, copied_module
+from attncheck.subject import MODES, Convention, Refused
 from attncheck_adapters.infer.code import call_code, canonical_masks
 from attncheck_adapters.infer.construct import Recipe, build
 from attncheck_adapters.infer.conventions import named_causal, observed
@@ -48,6 +49,7 @@ class Inferred:
         self.masks = canonical_masks(self.form)
         self.options: dict[str, tuple[Any, ...]] = {"weights": (False, True)} if "weights" in self.form.names else {}
         self.options |= {"masks": ("one", "both")} if self.form.extra.get("both") else {}
+        self.takes_bias = bool(self.form.extra.get("bias"))
         self.namespace = self.compiled()
 
     @property
@@ -67,6 +69,8 @@ class Inferred:
         return self.target if isinstance(self.target, nn.Module) else None
 
     def call(self, query: Tensor, key: Tensor, value: Tensor, allowed: Tensor | None, **options: Any) -> Any:
+        if allowed is not None and allowed.shape[-1] != key.shape[-2]:
+            raise Refused("a mask of these axes is made by the generated call, which does not fit such a mask")
         self.namespace["target"] = self.target
         return self.namespace["call"](query, key, value, allowed, **options)
 
@@ -87,6 +91,28 @@ class Inferred:
         if self.kind == "kernel":
             return [{}]
         return None if self.module is None else readings(self.module, self.sizes)
+
+    def rebuilt(self, seed: int) -> Inferred | None:
+        """The same built anew; None of an instance or a function."""
+        return None if self.recipe is None else self._built_by(self.recipe, seed)
+
+    def undivided(self) -> Inferred | None:
+        """With a width that the heads do not divide; None where the constructor takes none of these, or a head's."""
+        recipe = None if self.recipe is None else self.recipe.undivided()
+        if recipe is None:
+            return None
+        twin = self._built_by(recipe, 0)
+        twin.widths, twin.heads = (recipe.sizes()["width"],) * 3, recipe.sizes()["heads"]
+        return twin
+
+    def _built_by(self, recipe: Recipe, seed: int) -> Inferred:
+        twin = copy.copy(self)
+        twin.recipe, twin.target, twin.namespace = recipe, recipe.make(seed), self.compiled()
+        if isinstance(twin.target, nn.Module):
+            redraw_degenerate(twin.target)
+            set_dropout(twin.target, 0.0)
+            twin.target.to(self.dtype).eval()
+        return twin
 
     def with_dropout(self, p: float) -> Inferred | None:
         twin: Inferred = copied(self)

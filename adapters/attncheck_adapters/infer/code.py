@@ -47,6 +47,8 @@ ENCODE = {
     "int-allowed": "m.long()",
     "int-blocked": "(~m).long()",
     "additive": "torch.zeros(m.shape, dtype=query.dtype, device=query.device).masked_fill(~m, -torch.inf)",
+    "either": "m if m.is_floating_point() else torch.zeros(m.shape, dtype=query.dtype).masked_fill(~m, -torch.inf)",
+    "bias": "m.to(query.dtype)",  # floats, which are added to the scores as they are
 }
 
 
@@ -58,6 +60,7 @@ def call_code(form: Form, heads: int, masks: Sequence[Tensor | None] | None = No
     both: list[Mask] = form.extra.get("both", [])
     flag = (", weights=True" if "weights" in form.names else "") + (", masks='one'" if both else "")
     ranked = sorted(form.masks, key=lambda mask: list(SUFFICES).index(NATIVE[mask[1]][1]))
+    ranked = [(argument, axes, _told(encoding, masks)) for argument, axes, encoding in ranked]
     needed = ranked if masks is None else [m for m in ranked if any(_first(ranked, seen) == m for seen in masks)]
     lines = [f"def call(query, key, value, allowed{flag}):"]
     always = not both and masks is not None and len(needed) == 1 and all(mask is not None for mask in masks)
@@ -71,6 +74,13 @@ def call_code(form: Form, heads: int, masks: Sequence[Tensor | None] | None = No
         lines += [line[4:] for line in body] if always else ["    given = {}", "    if allowed is not None:", *body]
     given = f"{needed[0][0]}=m" if always else "**given" if needed else ""
     return "\n".join(lines + _invocation(form, given))
+
+
+def _told(encoding: str, masks: Sequence[Tensor | None] | None) -> str:
+    """The encoding that these masks need: of floats where they are floats, and of either where they are not known."""
+    if encoding != "additive" or masks is None:
+        return "either" if encoding == "additive" else encoding
+    return "bias" if any(mask is not None and mask.is_floating_point() for mask in masks) else encoding
 
 
 def _first(ranked: list[Mask], seen: Tensor | None) -> Mask | None:

@@ -46,11 +46,12 @@ class Recipe:
             return lines
         return f"from {self.holder.__module__} import {self.holder.__qualname__.split('.')[0]}\n\n{lines}"
 
-    def make(self) -> Any:
-        """The target, built under seed 0; whatever its constructor raises is a BadTarget."""
+    def make(self, seed: int = 0) -> Any:
+        """The target, built under a seed; whatever its constructor raises is a BadTarget."""
         try:
             return seeded(
-                lambda: self.obj(**self.keywords) if self.holder is None else self.obj(self.holder(**self.keywords))
+                lambda: self.obj(**self.keywords) if self.holder is None else self.obj(self.holder(**self.keywords)),
+                seed=seed,
             )
         except (KeyboardInterrupt, TimedOut):
             raise
@@ -68,6 +69,16 @@ class Recipe:
 
     def causal_flags(self) -> list[bool]:
         return [v for k, v in self.known().items() if role_of(k) == "causal" and isinstance(v, bool)]
+
+    def undivided(self) -> Recipe | None:
+        """The same for four heads and a width of 10; None where it takes no width and heads, or a width of heads."""
+        roles = {k: role_of(k) for k in self.keywords}
+        sizes = {"width": 10, "memory_width": 10, "heads": 4, "kv_heads": 2}
+        if not {"width", "heads"} <= set(roles.values()) or {"head_width", "value_width", "out_width"} & set(
+            roles.values()
+        ):
+            return None
+        return dataclasses.replace(self, keywords={k: sizes.get(roles[k] or "", v) for k, v in self.keywords.items()})
 
     def dropping(self, p: float) -> Recipe | None:
         """The same with dropout p, None where the constructor has no such argument."""

@@ -32,23 +32,30 @@ ROLES = {
 }
 
 
-WEIGHT = re.compile(r"weights?|kernel|^w_?|_w$", re.IGNORECASE)
-BIAS = re.compile(r"bias(es)?|^b_?|_b$", re.IGNORECASE)
+# What tells a weight from its bias; the first that is there is left out of the name.
+WEIGHT = (re.compile(r"[._]?(weights?|kernel)[._]?", re.IGNORECASE), re.compile(r"^w_?|_w$", re.IGNORECASE))
+BIAS = (re.compile(r"[._]?bias(es)?[._]?", re.IGNORECASE), re.compile(r"^b_?|_b$", re.IGNORECASE))
+# Where heads, features of a head and width stand in a parameter of three axes: (h,D,d), (D,h,d), (h,d,D).
+AXES = ((0, 2, 1), (1, 2, 0), (0, 1, 2))
 
 
 @dataclass(frozen=True)
 class Matrix:
-    """One linear map: its weight as (out, in) and its bias."""
+    """One linear map: what may be its weight as (out, in), the likeliest first, and its bias."""
 
     name: str
-    weight: Tensor
+    ways: tuple[Tensor, ...]
     bias: Tensor | None = None
-    bare: bool = False  # a parameter of no nn.Linear
 
     @property
-    def either_way(self) -> bool:
-        """Whether it may be (in, out) as well as (out, in)."""
-        return self.bare and self.weight.shape[0] == self.weight.shape[1]
+    def weight(self) -> Tensor:
+        return self.ways[0]
+
+    def read(self, i: int) -> Matrix:
+        """In its i-th way alone, or the last where there are fewer."""
+        weight = self.ways[min(i, len(self.ways) - 1)]
+        fits = self.bias is not None and len(self.bias) == len(weight)
+        return Matrix(self.name, (weight,), self.bias if fits else None)
 
 
 def readings(module: nn.Module, sizes: Sizes) -> list[dict[str, Tensor]]:
@@ -58,8 +65,7 @@ def readings(module: nn.Module, sizes: Sizes) -> list[dict[str, Tensor]]:
     for kv_heads in (sizes.kv_heads, *divisors):
         grouped = replace(sizes, kv_heads=kv_heads)
         for matrices in _collections(module, grouped):
-            if 1 <= len(matrices) <= 5:
-                found += [r for r in _arranged(matrices, grouped) if _fits(r, grouped)]
+            found += [r for r in _arranged(matrices, grouped) if _fits(r, grouped)]
     return found + [other for r in found for other in _heads_innermost(r, sizes.heads)]
 
 
@@ -77,21 +83,24 @@ def _heads_innermost(reading: dict[str, Tensor], heads: int) -> Iterator[dict[st
 
     inner = {name: x if name.startswith("o.") else turned(x, 0) for name, x in reading.items()}
     yield inner
-    if "o.weight" in reading:
-        yield {**inner, "o.weight": turned(reading["o.weight"], 1)}
+    # Without an output projection, one that puts the features in order.
+    v = reading["v.weight"]
+    yield {**inner, "o.weight": turned(reading.get("o.weight", torch.eye(len(v), dtype=v.dtype)), 1)}
 
 
 def _collections(module: nn.Module, sizes: Sizes) -> Iterator[list[Matrix]]:
-    """The linear maps of a module; and the same with numbered twins (one module a head) stacked into one."""
+    """The linear maps of a module, and the same with numbered twins (one module a head) joined, in each of their ways.
+
+    Inputs are all read in one way, and the output in one of its own.
+    """
     matrices = list(_matrices(module, sizes))
-    yield matrices
-    if any(m.either_way for m in matrices):
-        yield [replace(m, weight=m.weight.T) if m.either_way else m for m in matrices]
-        inputs = [m.either_way and not ROLES["o"].search(m.name) for m in matrices]
-        yield [replace(m, weight=m.weight.T) if turn else m for m, turn in zip(matrices, inputs, strict=True)]
-    stacked = _stacked(matrices, sizes.heads)
-    if len(stacked) != len(matrices):
-        yield stacked
+    joined = _joined(matrices, sizes)
+    for collection in (matrices, joined) if len(joined) != len(matrices) else (matrices,):
+        if 1 <= len(collection) <= 5:
+            output = next((m for m in collection if ROLES["o"].search(m.name)), collection[-1])
+            ways = [max((len(m.ways) for m in collection if (m is output) == last), default=1) for last in (0, 1)]
+            for i, j in itertools.product(*map(range, ways)):
+                yield [m.read(j if m is output else i) for m in collection]
 
 
 def _matrices(module: nn.Module, sizes: Sizes) -> Iterator[Matrix]:
@@ -104,67 +113,74 @@ def _matrices(module: nn.Module, sizes: Sizes) -> Iterator[Matrix]:
         row = weight.ndim == 2 and min(weight.shape) == 1 and not plain
         if row or name in biases.values() or weight.ndim not in (2, 3):
             continue
-        if weight.ndim == 3:
-            weight = _flattened(weight, name, sizes)
-        elif not plain and _is_in_out(weight, sizes):
-            weight = weight.T
         bias = named[biases[name]].flatten() if name in biases else None
-        fits = bias is not None and len(bias) == len(weight)
-        yield Matrix(owner if plain else name, weight, bias if fits else None, bare=not plain)
+        name = owner if plain else WEIGHT[0].sub("", name)
+        ways = (weight,) if plain else _ways(weight, name, sizes)
+        if ways:
+            yield Matrix(name, ways, bias)
 
 
 def _biases(named: dict[str, Tensor]) -> dict[str, str]:
     """Weight -> bias: parameters of one owner whose names differ in `weight` and `bias`, or w and b, alone."""
 
-    def stem(name: str, word: re.Pattern[str]) -> str:
+    def stem(name: str, words: tuple[re.Pattern[str], ...]) -> str:
         owner, _, last = name.rpartition(".")
-        return f"{owner}.{word.sub('', last).strip('_').lower()}"
+        word = next((w for w in words if w.search(last)), words[0])
+        return f"{owner}.{word.sub('', last).lower()}"
 
-    known = {stem(n, BIAS): n for n in named if BIAS.search(n.rpartition(".")[2])}
+    known = {stem(n, BIAS): n for n in named if any(w.search(n.rpartition(".")[2]) for w in BIAS)}
     pairs = {n: known.get(stem(n, WEIGHT), n) for n, weight in named.items() if weight.ndim > 1}
     return {n: other for n, other in pairs.items() if named[other].numel() < named[n].numel()}
 
 
-def _is_in_out(weight: Tensor, sizes: Sizes) -> bool:
-    """A bare parameter is multiplied from the right in most code, so that it is (in, out)."""
-    return weight.shape[0] in sizes.widths or weight.shape[0] == weight.shape[1]
+def _ways(weight: Tensor, name: str, sizes: Sizes) -> tuple[Tensor, ...]:
+    """A bare parameter as (out, in): it is multiplied from the right in most code, so that it is (in, out)."""
+    n = weight.shape
+    if weight.ndim == 2:
+        return (weight.T, weight) if n[0] in sizes.widths or n[0] == n[1] else (weight, weight.T)
+    inputs = [
+        weight.permute(h, d, D).reshape(-1, n[D])
+        for h, d, D in AXES
+        if n[h] in (sizes.heads, sizes.kv_heads) and n[D] in sizes.widths
+    ]
+    # (h,d,D) first; and an output by its name is one before it is anything else.
+    outputs = [weight.permute(D, h, d).reshape(n[D], -1) for h, d, D in AXES[::-1] if n[h] == sizes.heads]
+    ways = outputs + inputs if ROLES["o"].search(name) else inputs + outputs
+    return tuple(w for i, w in enumerate(ways) if not any(torch.equal(w, other) for other in ways[:i]))
 
 
-def _flattened(weight: Tensor, name: str, sizes: Sizes) -> Tensor:
-    """(h,D,d), (D,h,d) and (h,d,D) as (out, in); the last is that of an output, unless its name is another's."""
-    a, b, c = weight.shape
-    if a == sizes.heads and b in sizes.widths and not ROLES["o"].search(name):
-        return weight.permute(0, 2, 1).reshape(a * c, b)
-    if a == sizes.heads and c in sizes.widths and any(ROLES[role].search(name) for role in "qkv"):
-        return weight.reshape(a * b, c)
-    if a in sizes.widths:
-        return weight.permute(1, 2, 0).reshape(b * c, a)
-    return weight.permute(2, 0, 1).reshape(c, a * b)
-
-
-def _stacked(matrices: list[Matrix], heads: int) -> list[Matrix]:
+def _joined(matrices: list[Matrix], sizes: Sizes) -> list[Matrix]:
     """Twins that differ in one number of their name, as many as there are heads, as one map with heads in blocks."""
     groups: dict[str, list[Matrix]] = {}
     for matrix in matrices:
         groups.setdefault(re.sub(r"\d+", "*", matrix.name, count=1), []).append(matrix)
     result = []
     for pattern, twins in groups.items():
-        if "*" in pattern and len(twins) == heads and len({t.weight.shape for t in twins}) == 1:
-            biases = [t.bias for t in twins if t.bias is not None]
-            bias = torch.cat(biases) if len(biases) == heads else None
-            result.append(
-                Matrix(pattern.replace("*.", "").replace(".*", ""), torch.cat([t.weight for t in twins]), bias)
-            )
+        alike = len({tuple(w.shape for w in t.ways) for t in twins}) == 1
+        if "*" in pattern and len(twins) in (sizes.heads, sizes.kv_heads) and alike:
+            result.append(_one(pattern.replace("*.", "").replace(".*", ""), twins, sizes))
         else:
             result += twins
     return result
 
 
+def _one(name: str, twins: list[Matrix], sizes: Sizes) -> Matrix:
+    """Heads side by side; those that read no input but a head's features are outputs, which are summed."""
+    inputs = twins[0].weight.shape[1] in sizes.widths
+    ways = tuple(torch.cat(same, 0 if inputs else 1) for same in zip(*(t.ways for t in twins), strict=True))
+    biases = [t.bias for t in twins if t.bias is not None]
+    bias = None if len(biases) < len(twins) else torch.cat(biases) if inputs else torch.stack(biases).sum(0)
+    return Matrix(name, ways, bias)
+
+
 def _arranged(matrices: list[Matrix], sizes: Sizes) -> Iterator[dict[str, Tensor]]:
-    """Separate maps by name, then in every order; a fused map of queries, keys and values; one of keys and values."""
+    """Separate maps by name, then in every order; a fused map of queries, keys and values; one of keys and values.
+
+    At last, one map whose results are keys and values at once.
+    """
     if len(matrices) in (3, 4):
-        for order in _orders(matrices):
-            yield _named(dict(zip("qkvo", order, strict=False)))
+        for order in _orders(matrices, "qkvo"):
+            yield _named(order)
     if len(matrices) in (1, 2):
         fused = max(matrices, key=lambda m: m.weight.shape[0])
         rest = [m for m in matrices if m is not fused]
@@ -174,15 +190,18 @@ def _arranged(matrices: list[Matrix], sizes: Sizes) -> Iterator[dict[str, Tensor
         for fused, *rest in itertools.permutations(matrices):
             for parts in _cut_pair(fused, sizes):
                 yield _named({"q": rest[0], **parts, **({"o": rest[1]} if len(rest) > 1 else {})})
+        for order in _orders(matrices, "qko"):
+            yield _named({**order, "v": order["k"]})
 
 
-def _orders(matrices: list[Matrix]) -> list[tuple[Matrix, ...]]:
-    """All orders as q, k, v, o, those first that the names speak for."""
+def _orders(matrices: list[Matrix], roles: str) -> list[dict[str, Matrix]]:
+    """All orders of the matrices as these roles, those first that the names speak for."""
 
-    def agreement(order: tuple[Matrix, ...]) -> int:
-        return -sum(bool(ROLES[role].search(m.name)) for role, m in zip("qkvo", order, strict=False))
+    def agreement(order: dict[str, Matrix]) -> int:
+        return -sum(bool(ROLES[role].search(m.name)) for role, m in order.items())
 
-    return sorted(itertools.permutations(matrices), key=agreement)
+    orders = (dict(zip(roles, order, strict=False)) for order in itertools.permutations(matrices))
+    return sorted(orders, key=agreement)
 
 
 def _named(parts: dict[str, Matrix]) -> dict[str, Tensor]:
@@ -221,7 +240,7 @@ def _cut_pair(fused: Matrix, sizes: Sizes) -> Iterator[dict[str, Matrix]]:
 def _split(fused: Matrix, lengths: list[int]) -> list[Matrix]:
     weights = torch.split(fused.weight, lengths)
     biases = [None] * len(lengths) if fused.bias is None else list(torch.split(fused.bias, lengths))
-    return [Matrix(fused.name, w, b) for w, b in zip(weights, biases, strict=True)]
+    return [Matrix(fused.name, (w,), b) for w, b in zip(weights, biases, strict=True)]
 
 
 def _sliced(
@@ -235,7 +254,7 @@ def _sliced(
 
     weights = parts(fused.weight)
     biases = [None] * len(lengths) if fused.bias is None else [b[:, 0] for b in parts(fused.bias[:, None])]
-    return [Matrix(fused.name, w, b) for w, b in zip(weights, biases, strict=True)]
+    return [Matrix(fused.name, (w,), b) for w, b in zip(weights, biases, strict=True)]
 
 
 def _fits(reading: dict[str, Tensor], sizes: Sizes) -> bool:

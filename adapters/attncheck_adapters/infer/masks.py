@@ -32,6 +32,7 @@ def find_masks(probe: Probe, heads: int, declared: Mapping[str, str]) -> dict[st
                 convention if role == "mask" else replace(convention, value=PADDING.get(convention.value or ""))
             )
     probe.form.extra["both"] = _two_masks(probe, heads)
+    probe.form.extra["bias"] = _adds_floats(probe)
     return found or {"mask": Convention("none", "observed", "no argument has the name of a mask")}
 
 
@@ -49,6 +50,24 @@ def _two_masks(probe: Probe, heads: int) -> list[tuple[str, str, str]]:
         m = eval(NATIVE[axes][0], {"m": m, "N": N, "h": heads, "T": T, "S": S})
         given[argument] = eval(ENCODE[encoding], {"m": m, "torch": torch, "query": inputs.query})
     return list(chosen.values()) if probe.output(inputs, **given) is not None else []
+
+
+def _adds_floats(probe: Probe) -> bool:
+    """Whether a float mask (T,S) is a bias: a little of it does far less than -inf does."""
+    argument = next((a for a, axes, encoding in probe.form.masks if axes == "TS" and encoding == "additive"), None)
+    if argument is None:
+        return False
+    inputs = probe.inputs(probe.sources()[-1], S=S_ if probe.form.extra.get("unequal", True) else T_)
+    outputs = []
+    for value in (0.0, -1e-3, -torch.inf):
+        mask = torch.zeros(T_, inputs.key.shape[-2], dtype=probe.dtype)
+        mask[:, 0] = value
+        outputs.append(probe.output(inputs, **{argument: mask}))
+    plain, little, blocked = outputs
+    if plain is None or little is None or blocked is None:
+        return False
+    moved, most = (little - plain).abs().max(), (blocked - plain).abs().max()
+    return bool(0 < moved < most / 10)
 
 
 PADDING = {"allowed": "real", "blocked": "padding", "additive": "additive"}

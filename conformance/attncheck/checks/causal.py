@@ -10,7 +10,7 @@ from attncheck.allowed import keys_to_edit, triangle
 from attncheck.compare import answered, changed, fail, premise, unchanged
 from attncheck.registry import check
 from attncheck.sight import Sight
-from attncheck.subject import Case, Subject
+from attncheck.subject import WITH_GRAD, Case, Subject
 
 
 def several(case: Case) -> bool:
@@ -36,16 +36,25 @@ def causal_mask(subject: Subject, case: Case) -> Tensor | None:
 def future_edit(subject: Subject, case: Case, oracle: Subject | None) -> None:
     """The output at a position does not change when a later token is edited.
 
-    Exact: a blocked key has weight 0. Edits single tokens (each, or of a long sequence both ends and the middle), and
-    the second half at once. Does not see a leak that is there for an instant in training only (dropout on).
+    Exact: a blocked key has weight 0. Edits single tokens, both ends and one between, and the second half at once.
+
+    Why: A model that sees the token that it must predict has a wonderful loss and generates nonsense. One path is
+    enough: weights asked for, evaluation, or no gradients.
+    Fix: Allow key s for query t where s <= t, torch.ones(T, S).tril() with diagonal 0, and apply it on every path.
+    Where the kernel's causal flag is used, check that no mask or option turns it off.
+    Blind: Edits single tokens at both ends and one between, and the second half at once. Edits are of ordinary
+    size, so that a fill of -1e4 holds; in training with dropout, and through gradients only, it does not look.
+    Earns: It alone can be asked of a causal target that takes no mask, returns no weights and keeps its parameters
+    to itself, on the paths without gradients.
     """
     allowed = causal_mask(subject, case)
     sight = Sight(subject, allowed, case)
     inputs = subject.draw(case)
     before = answered(subject.attempt(inputs, allowed, case))
-    for positions in [[s] for s in keys_to_edit(case.S) if s] + [list(range(case.S // 2, case.S))]:
+    for positions in [[s] for s in keys_to_edit(case) if s] + [list(range(case.S // 2, case.S))]:
         after = answered(subject.attempt(inputs.edited(positions, case.seed), allowed, case))
-        premise((before.out != after.out).any(), f"editing keys {positions} changed no output at all")
+        if sight.seeing(positions).any():
+            premise((before.out != after.out).any(), f"editing keys {positions} changed no output at all")
         rows = sight.blind(positions)
         if rows.any():
             edited = f"keys {positions[0]} to {positions[-1]} are" if len(positions) > 1 else f"key {positions[0]} is"
@@ -55,15 +64,22 @@ def future_edit(subject: Subject, case: Case, oracle: Subject | None) -> None:
 @check(
     "causal.future-gradient",
     needs=("causality",),
-    where=lambda case: several(case) and not case.mode.endswith("no-grad"),
+    where=several,
+    modes=WITH_GRAD,
     faults=("causal.leaks-in-gradient", "causal.diagonal-plus-one", "causal.ignored"),
 )
 def future_gradient(subject: Subject, case: Case, oracle: Subject | None) -> None:
     """The gradient of an output with respect to later tokens is exactly zero.
 
-    Exact. Sees leaks through paths whose value cancels; does not see detached ones, which `causal.future-edit` does.
+    Exact. Sees leaks through paths whose value cancels.
+
+    Why: A path that adds nothing to the output, as a straight-through estimate or a term that cancels, still trains
+    the past on the future.
+    Fix: Find the operation that mixes positions outside of the masked product (a mean over time, a normalisation
+    over time, a detach() that covers one branch only) and mask it, or take it out.
+    Blind: Leaks through detached values and on the path without gradients, which `causal.future-edit` sees; where
+    the values are a tensor of their own, gradients with respect to them.
     """
-    premise(not case.mode.endswith("no-grad"), "gradients are off")
     allowed = causal_mask(subject, case)
     sees_TS = subject.visible(allowed, case).flatten(0, 1).any(0)
     answer = answered(subject.attempt(subject.draw(case).fresh(), allowed, case))
@@ -100,12 +116,20 @@ def past_matters(subject: Subject, case: Case, oracle: Subject | None) -> None:
     """Every earlier token that a query may see changes its output, the first and the own one included.
 
     In self-attention the own token is always alive through its query, so there the own key is not judged.
+
+    Why: A triangle that is one too strict, or a cache that loses its first token, hides context that should be
+    there. The model still trains, only worse.
+    Fix: Use diagonal 0, so that a query sees its own key, and look for a window or a slice that is one too short.
+    Blind: How much a key acts, and keys other than both ends and one between. In self-attention the own token acts
+    through its query, so that its key is not judged.
+    Earns: It is the other half of `causal.future-edit`, and is asked of causal targets that take no mask, where
+    `mask.allowed-keys` cannot be.
     """
     allowed = causal_mask(subject, case)
     sight = Sight(subject, allowed, case)
     inputs = subject.draw(case)
     before = answered(subject.attempt(inputs, allowed, case))
-    for s in keys_to_edit(min(case.S, case.T)):
+    for s in keys_to_edit(case):
         rows = sight.seeing([s])
         if rows.any():
             after = answered(subject.attempt(inputs.edited([s], case.seed), allowed, case))

@@ -6,24 +6,11 @@ N batch, h heads, T queries, S keys
 import torch
 from torch import Tensor
 
-from attncheck.allowed import full_mask, keys_to_edit, random_mask, triangle
-from attncheck.compare import (
-    Failure,
-    Inapplicable,
-    answered,
-    changed,
-    close,
-    fail,
-    finite,
-    literal,
-    premise,
-    tolerance,
-    unchanged,
-)  # fmt: skip
-from attncheck.deadrows import dead_mask, dead_test, policy_of
+from attncheck.allowed import full_mask, keys_to_edit, random_mask
+from attncheck.compare import answered, changed, close, fail, literal, premise, tolerance, unchanged
 from attncheck.registry import check
 from attncheck.sight import Sight
-from attncheck.subject import MASK_AXES, Answer, Case, Refusal, Subject
+from attncheck.subject import MASK_AXES, Answer, Case, Subject
 
 
 def several_keys(case: Case) -> bool:
@@ -50,13 +37,22 @@ def polarity(subject: Subject, case: Case, oracle: Subject | None) -> None:
 
     Compares how strongly allowed and blocked keys act, so that it names an inversion, a mask without effect and
     a soft mask; how hard a mask is, `mask.blocked-keys` asks.
+
+    Why: True means "may attend" in one API and "is blocked" in the next. Read the other way round, a mask shows
+    each query exactly what it should not see, and training still converges.
+    Fix: Convert the mask once, where it enters (~mask, or masked_fill(~allowed, -inf) for an additive one), and say
+    in the docstring what True means. Never cast an additive mask to bool: 0 means allowed there and becomes False.
+    Blind: It compares medians over three keys, so that a few keys or heads that are masked wrongly pass; whether a
+    blocked key is hidden completely, `mask.blocked-keys` asks.
+    Earns: It alone tells an inversion from a mask without effect and from one that only weakens keys; the others
+    just see a blocked key act.
     """
     allowed = random_mask(case["mask"], subject, case)
     sight = Sight(subject, allowed, case)
     inputs = subject.draw(case)
     before = answered(subject.attempt(inputs, allowed, case))
     acts, leaks, worst = [torch.empty(0)], [torch.empty(0)], (-1.0, before, torch.empty(0))
-    for s in keys_to_edit(case.S):
+    for s in keys_to_edit(case):
         after = answered(subject.attempt(inputs.edited([s], case.seed), allowed, case))
         moved = moved_by(before, after)
         unseen = sight.blind([s]) & subject.pattern(case.T, case.S)[:, s]
@@ -114,6 +110,14 @@ def blocked_keys(subject: Subject, case: Case, oracle: Subject | None) -> None:
     """Editing a key or value that a query may not see does not change its output, bit for bit.
 
     Also with edits of 1e4 and queries times 1e5, where a finite fill is beaten by the scores.
+
+    Why: A blocked key that still weighs a little leaks padding, later tokens or other documents, and the loss only
+    looks better for it. A finite fill or a mask after softmax hides until scores are large.
+    Fix: Put -inf into the scores before softmax, masked_fill(~allowed, float("-inf")), on every path: with weights,
+    without gradients, in training, and for a batch of one.
+    Blind: Edits both ends and one key between. A leak of rounding size is reported and not called one; keys that
+    are blocked in some heads only, queries without any key, NaN stored in a blocked key, and dropout are not looked
+    at.
     """
     allowed = random_mask(case["mask"], subject, case)
     sight = Sight(subject, allowed, case)
@@ -123,7 +127,7 @@ def blocked_keys(subject: Subject, case: Case, oracle: Subject | None) -> None:
         inputs = inputs.scaled(316.0 if inputs.tied else 1e5)
     before = answered(subject.attempt(inputs, allowed, case))
     judged = False
-    for s in keys_to_edit(case.S):
+    for s in keys_to_edit(case):
         rows = sight.blind([s])
         if rows.any():
             after = answered(subject.attempt(inputs.edited([s], case.seed, size), allowed, case))
@@ -140,12 +144,21 @@ def blocked_keys(subject: Subject, case: Case, oracle: Subject | None) -> None:
     faults=("mask.first-key-hidden", "mask.all-but-strongest", "mask.first-head-for-all", "value.constant"),
 )
 def allowed_keys(subject: Subject, case: Case, oracle: Subject | None) -> None:
-    """Editing a key and value that a query may see changes its output."""
+    """Editing a key and value that a query may see changes its output.
+
+    Why: A mask that hides too much loses context, and no leak test can see it: a constant output leaks nothing.
+    Fix: Look for a triangle or a padding mask that is one key too strict, and for a mask of one head or sample that
+    is used for all.
+    Blind: How much a key acts. A key that is seen in any head counts as seen, three keys are tried, and in
+    self-attention the query of the edited token itself is not judged.
+    Earns: It is the other half of `mask.blocked-keys`: a mask that hides all keys but one, or a head that is lost,
+    passes there.
+    """
     allowed = random_mask(case["mask"], subject, case)
     sight = Sight(subject, allowed, case)
     inputs = subject.draw(case)
     before = answered(subject.attempt(inputs, allowed, case))
-    for s in keys_to_edit(case.S):
+    for s in keys_to_edit(case):
         rows = sight.seeing([s])
         if rows.any():
             after = answered(subject.attempt(inputs.edited([s], case.seed), allowed, case))
@@ -160,7 +173,15 @@ def allowed_keys(subject: Subject, case: Case, oracle: Subject | None) -> None:
     faults=("mask.heads-as-batch", "mask.head-major", "mask.first-sample-for-all"),
 )
 def broadcast(subject: Subject, case: Case, oracle: Subject | None) -> None:
-    """A mask in a broadcastable shape acts as the same mask written out, sample by sample and head by head."""
+    """A mask in a broadcastable shape acts as the same mask written out, sample by sample and head by head.
+
+    Why: A mask of one row a sample that lines up with heads instead, or that is tiled in another order than the
+    heads, gives one sample the padding of another. With one sample, or equal lengths, it is right.
+    Fix: Give the mask its four axes explicitly, mask[:, None, None, :] for padding and mask[:, None] for (N,T,S),
+    and let it broadcast. Where heads lie in the batch, use repeat_interleave(h, 0), not repeat(h, 1, 1).
+    Blind: A mistake that is made for short and written-out masks alike and in a sample alone too. Where the target
+    does not take (N,h,T,S), only the sample alone is compared. The bound is numeric.
+    """
     allowed = random_mask(case["mask"], subject, case)
     inputs = subject.draw(case)
     short = answered(subject.attempt(inputs, allowed, case))
@@ -183,66 +204,3 @@ def _sample_alone(subject: Subject, case: Case, allowed: Tensor, together: Answe
     alone = answered(subject.attempt(together.inputs.reindexed([n], 0), own, case.but(N=1, strided=False)))
     what = f"sample {n} alone, under its own mask, against the batch"
     close(alone, together.out[n:], tolerance(together), what, (together, f"before[{n}:]"))
-
-
-@check(
-    "mask.fully-masked",
-    needs=("mask",),
-    where=lambda case: case.T > 1 and case.S > 1,
-    axes={"mask": ("N1TS", "TS", "N11S", "NhTS")},
-    faults=(
-        "mask.dead-rows-by-weights",
-        "mask.dead-rows-uniform-by-weights",
-        "mask.dead-rows-without-grad",
-        "mask.dead-rows-in-training",
-    ),
-)
-def fully_masked(subject: Subject, case: Case, oracle: Subject | None) -> None:
-    """A query without an allowed key gives what was declared, and the same on every path of the target.
-
-    Undeclared, each path is held against the first one; which policy it is, is the target's own choice.
-    """
-    mask, inputs = dead_mask(case["mask"], subject, case), subject.draw(case)
-    first = case.but(
-        mode=subject.modes[0], strided=False, options={k: values[0] for k, values in subject.options.items()}
-    )
-    policy, answer = policy_of(subject, inputs, mask, case)
-    usual, usual_answer = policy_of(subject, inputs, mask, first)
-    wanted = subject.says("fully_masked")
-    if wanted not in (None, "undefined", policy):
-        raise Failure(f"a fully masked row gives {policy}, declared is {wanted}", answer, test=dead_test(wanted, case))
-    if policy != usual:
-        before, after = (usual_answer, answer) if isinstance(answer, Answer) else (answer, None)
-        raise Failure(
-            f"a fully masked row gives {policy} in [{case}] and {usual} in [{first}]",
-            before,
-            after,
-            "assert torch.allclose(before[0, ..., -2:, :], after[0, ..., -2:, :], equal_nan=True)",
-        )
-
-
-@check(
-    "mask.half-fill",
-    needs=("mask",),
-    where=several_keys,
-    axes={"mask": ("TS", "N11S", "N1TS"), "dtype": ("float16", "bfloat16"), "causal": (False, True)},
-    faults=("mask.fill-minus-1e9", "mask.fill-overflows-to-nan"),
-)
-def half_fill(subject: Subject, case: Case, oracle: Subject | None) -> None:
-    """In float16 and bfloat16 a mask neither overflows nor gives NaN, and hides what it hides in float32."""
-    twin = subject.at(getattr(torch, case["dtype"]))
-    inputs = twin.draw(case)
-    plain = twin.attempt(inputs, None, case)
-    if isinstance(plain, Refusal):
-        raise Inapplicable(f"{case['dtype']} is refused even without a mask: {plain}")
-    allowed = random_mask(case["mask"], subject, case)
-    if case["causal"] and "TS" in subject.masks:
-        allowed = triangle(case) if allowed.ndim == 2 else allowed
-    sight = Sight(subject, allowed, case)
-    before = answered(twin.attempt(inputs, allowed, case))
-    finite(before, sight.judged)
-    for s in keys_to_edit(case.S):
-        rows = sight.blind([s])
-        if rows.any():
-            after = answered(twin.attempt(inputs.edited([s], case.seed), allowed, case))
-            unchanged(before, after, rows, f"in {case['dtype']} key {s} is blocked, but when edited")

@@ -2,16 +2,17 @@
 
 import torch
 
-from attncheck.allowed import random_mask, triangle
-from attncheck.compare import Inapplicable, answered, close, fail
+from attncheck.allowed import mask_of
+from attncheck.compare import answered, close, fail
 from attncheck.registry import check
 from attncheck.sight import Sight
 from attncheck.subject import MASK_AXES, Answer, Case, Subject
+from attncheck.truth import expected, shared_oracle
 
 
 @check(
     "numeric.oracle",
-    axes={"mask": ("none", "causal", *MASK_AXES)},
+    axes={"mask": ("none", "causal", "bias", *MASK_AXES)},
     faults=(
         "scale.none", "scale.by-model-width", "scale.by-heads", "scale.by-width-not-root", "scale.by-keys",
         "scale.inverted", "scale.eighth", "scale.only-unequal", "heads.tiled-groups", "heads.first-key-for-all",
@@ -19,7 +20,8 @@ from attncheck.subject import MASK_AXES, Answer, Case, Subject
         "projection.value-from-key", "projection.value-is-key", "projection.query-from-key",
         "projection.value-input-ignored", "projection.memory-ignored", "projection.no-output",
         "projection.no-output-bias", "projection.no-value-bias", "projection.output-transposed",
-        "softmax.in-bfloat16", "value.last-key-lost-at-length",
+        "softmax.in-bfloat16", "value.last-key-lost-at-length", "heads.see-own-slice", "heads.groups-along-time",
+        "heads.attended-over", "heads.normalised-together", "mask.bias-scaled", "mask.bias-read-as-bool",
     ),
 )  # fmt: skip
 def oracle(subject: Subject, case: Case, oracle: Subject | None) -> None:
@@ -27,14 +29,16 @@ def oracle(subject: Subject, case: Case, oracle: Subject | None) -> None:
 
     Bound: 8 x the error of the reference in the target's own dtype, and at least 64 eps of the output. Sees what
     symmetry and masks cannot: scale, order of heads, which head reads which key.
+
+    Why: A wrong scale, heads in the wrong order, or a projection used twice break no symmetry and leak nothing.
+    Only the right numbers on the same weights show them.
+    Fix: Follow the likely cause that the finding names. Otherwise compare with the reference step by step: project,
+    split, scale by 1/sqrt(d) of a head, mask, softmax, mix, merge, output.
+    Blind: Targets whose weights cannot be found, or that have a part which the reference does not (a cap of the
+    scores, rotated or biased positions): there it is inapplicable. Errors below the bound, dropout, and gradients.
     """
-    if oracle is None:
-        raise Inapplicable("no known reading of the target's weights gives its output")
-    allowed = None
-    if case["mask"] == "causal":
-        allowed = triangle(case) if "TS" in subject.masks else None
-    elif case["mask"] != "none":
-        allowed = random_mask(case["mask"], subject, case)
+    oracle = shared_oracle(oracle)
+    allowed = mask_of(subject, case)
     inputs = subject.draw(case)
     got = answered(subject.attempt(inputs, allowed, case))
     want, bound = expected(subject, oracle, got)
@@ -57,18 +61,3 @@ def _weights(subject: Subject, got: Answer, want: Answer, bound: float, judged: 
         test = f"assert abs(before_weights[{', '.join(map(str, index))}].item() - {value!r}) <= {bound!r}"
         told = f"weights{list(index)} are {float(got.weights[index]):.4g}, expected {value:.4g}"
         fail(f"against the float64 reference on the same weights: {told}", got, test=test)
-
-
-def expected(subject: Subject, oracle: Subject, got: Answer) -> tuple[Answer, float]:
-    """The reference's answer in float64, and the bound that follows from its error in the target's dtype."""
-    plain = oracle_case(oracle, got.case)
-    want = answered(oracle.attempt(got.inputs.to(torch.float64), got.allowed, plain))
-    same = answered(oracle.at(subject.dtype).attempt(got.inputs, got.allowed, plain))
-    # Rows without a key are NaN in both; they are not judged.
-    error = float((same.out.double() - want.out).abs().nan_to_num(0.0).max())
-    return want, max(8 * error, 64 * torch.finfo(subject.dtype).eps * float(want.out.abs().nan_to_num(0.0).max()))
-
-
-def oracle_case(oracle: Subject, case: Case) -> Case:
-    """The same sizes in eval mode, with the oracle's own options."""
-    return case.but(mode="eval no-grad", strided=False, options={k: v[-1] for k, v in oracle.options.items()})

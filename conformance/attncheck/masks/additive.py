@@ -1,10 +1,13 @@
-"""Float, added to the scores: 0 = may attend, -inf = blocked. A finite bias is no mask, and is refused."""
+"""Float, added to the scores: 0 = may attend, -inf = blocked. Decoding refuses a finite bias, which is no mask."""
 
 import torch
 from torch import Tensor
 
 
 def encode(allowed: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """A float tensor is a bias already."""
+    if allowed.is_floating_point():
+        return allowed.to(dtype)
     return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill(~allowed, -torch.inf)
 
 

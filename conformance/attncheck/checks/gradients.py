@@ -1,0 +1,171 @@
+"""Gradients, and graphs that a compiler takes. N batch, T queries, S keys"""
+
+import torch
+from torch import Tensor
+
+from attncheck.allowed import mask_of
+from attncheck.compare import Inapplicable, answered, fail, premise, tolerance
+from attncheck.graphs import exported_program, unheard
+from attncheck.registry import check
+from attncheck.subject import WITH_GRAD, Answer, Case, Refusal, Subject
+
+
+@check(
+    "numeric.gradients",
+    strength=1,
+    axes={"mask": ("none", "TS", "N1TS"), "dropout": (0.0, 0.3)},
+    where=lambda case: 1 < case.S < 9,
+    modes=WITH_GRAD,
+    faults=(
+        "gradient.keys-detached", "gradient.values-detached", "gradient.softmax-halved",
+        "gradient.output-bias-detached", "causal.leaks-in-gradient", "dropout.gradient-by-p",
+    ),
+)  # fmt: skip
+def gradients(subject: Subject, case: Case, oracle: Subject | None) -> None:
+    """The gradient of each input and of each parameter is the slope of the output, and finite.
+
+    In float64, along one random direction for each, against central differences at two steps. Bound: 1e-5 of
+    the slope's size, and 8 x what the two steps disagree by.
+
+    Why: a path that is detached, or a backward pass written by hand, trains something else than the forward
+    pass computes.
+    Fix: remove .detach() and .data from the forward pass, and test a backward of your own by
+    torch.autograd.gradcheck.
+    Blind: targets that refuse float64, and points where the output has a kink.
+    Earns: forward passes say nothing about gradients.
+    """
+    dropping = subject.with_dropout(case["dropout"]) if case["dropout"] and case.mode == "train" else None
+    # Under one seed every call draws the same, so that slopes under dropout can be measured too.
+    twin = (dropping or subject).at(torch.float64)
+    inputs = twin.draw(case).fresh()
+    allowed = mask_of(subject, case)
+    answer = twin.attempt(inputs, allowed, case)
+    if isinstance(answer, Refusal):
+        raise Inapplicable(f"float64 is refused: {answer}")
+    answered(answer)
+    if answer.out.dtype != torch.float64 or not answer.output.requires_grad:
+        raise Inapplicable("the output is not float64, or carries no gradient")
+    direction = torch.randn(answer.out.shape, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    learning = [] if twin.module is None else [p for p in twin.module.named_parameters() if p[1].requires_grad]
+    places = [*answer.inputs.distinct(), *learning]
+    total = (answer.output * direction.to(answer.output)).sum()
+    grads = torch.autograd.grad(total, [x for _, x in places], allow_unused=True)
+    for (name, x), grad in zip(places, grads, strict=True):
+        _slope_agrees(answer, direction, name, x, grad)
+
+
+def _slope_agrees(answer: Answer, direction: Tensor, name: str, x: Tensor, grad: Tensor | None) -> None:
+    step = torch.randn(x.shape, generator=torch.Generator().manual_seed(6)).to(x)
+    slopes = []
+    for size in (1e-4, 2e-4):
+        ahead, behind = (_moved(answer, x, step * size * sign) for sign in (1, -1))
+        if ahead is None or behind is None:
+            return
+        slopes.append((ahead - behind) * direction / (2 * size))
+    slope = float(slopes[0].sum())
+    told = 0.0 if grad is None else float((grad * step).sum())
+    # What two steps disagree by is rounding inside the target, as of a softmax in float32.
+    bound = 1e-5 * float(slopes[0].abs().sum()) + 8 * float((slopes[0] - slopes[1]).abs().sum()) + 1e-7
+    if not abs(slope - told) <= bound:
+        where = name if name in ("query", "key", "value") else f"dict(target.named_parameters())[{name!r}]"
+        test = _TEST.format(where=where, direction=direction.tolist(), slope=slope)
+        rises = f"along a random direction of {name} the output rises by {slope:.4g}"
+        fail(f"{rises}, its gradient says {told:.4g}", answer, test=test)
+
+
+_TEST = """\
+total = (before * torch.tensor({direction}, dtype=before.dtype)).sum()
+place = {where}
+(grad,) = torch.autograd.grad(total, place, allow_unused=True, materialize_grads=True)
+step = torch.randn(place.shape, generator=torch.Generator().manual_seed(6)).to(place)
+assert abs((grad * step).sum().item() - {slope!r}) <= 1e-4 * abs({slope!r}) + 1e-6"""
+
+
+def _moved(answer: Answer, x: Tensor, step: Tensor) -> Tensor | None:
+    """The output with one input or parameter moved, in place and back."""
+    kept = x.detach().clone()
+    with torch.no_grad():
+        x.add_(step)
+    after = answer.subject.attempt(answer.inputs, answer.allowed, answer.case.but(strided=False))
+    with torch.no_grad():
+        x.copy_(kept)
+    return after.out if isinstance(after, Answer) else None
+
+
+@check(
+    "numeric.compile",
+    needs=("module",),
+    strength=1,
+    profile="deep",
+    axes={"mask": ("none", "TS", "N1TS")},
+    where=lambda case: 1 < case.S < 12,
+    faults=("mask.dropped-when-compiled",),
+)
+def compiled(subject: Subject, case: Case, oracle: Subject | None) -> None:
+    """Under torch.compile the output is that of eager code.
+
+    Traced by Dynamo and AOT autograd, without the code generator. What Dynamo cannot trace is inapplicable.
+
+    Why: branches on torch.compiler, on shapes or on Python state are decided once, when the graph is made.
+    Fix: let values decide, by torch.where, and let no branch depend on being compiled.
+    Blind: the code generator of a backend.
+    Earns: eager code never takes these branches.
+    """
+    twin = subject.copied()
+    assert twin.module is not None
+    allowed, inputs = mask_of(subject, case), subject.draw(case)
+    before = answered(subject.attempt(inputs, allowed, case))
+    torch.compiler.reset()
+    twin.module.compile(backend="aot_eager")
+    with unheard():
+        after = twin.attempt(inputs, allowed, case)
+    if isinstance(after, Refusal):
+        raise Inapplicable(f"torch.compile: {after}")
+    test = (
+        "target.compile(backend='aot_eager')\nafter, _ = call(query, key, value, allowed)\n"
+        f"assert torch.allclose(after, before, rtol=0, atol={tolerance(before)!r}, equal_nan=True)"
+    )
+    _near(after, before, "compiled against eager", test)
+
+
+@check(
+    "numeric.export",
+    needs=("module",),
+    strength=1,
+    profile="deep",
+    axes={"mask": ("none", "TS", "N1TS")},
+    where=lambda case: 2 < case.S < 12,
+    modes=("eval no-grad",),
+    faults=("mask.dropped-when-exported",),
+)
+def exported(subject: Subject, case: Case, oracle: Subject | None) -> None:
+    """A graph that torch.export makes at one length gives the output of eager code at another.
+
+    What cannot be exported is inapplicable, with the exporter's reason.
+
+    Why: a length that is read as a Python number is baked into the graph, and every other length is wrong.
+    Fix: take lengths from .shape where they are used, and make masks from them, not from a number kept before.
+    Blind: axes that the exporter refuses to leave open.
+    Earns: eager code has no graph that could be baked.
+    """
+    case = case.but(strided=False)
+    allowed, inputs = mask_of(subject, case), subject.draw(case)
+    answered(subject.attempt(inputs, allowed, case))
+    program = exported_program(subject, inputs, allowed, case)
+    longer = case.but(T=case.T + 3, S=case.S + 3)
+    others, mask = subject.draw(longer), mask_of(subject, longer)
+    before = answered(subject.attempt(others, mask, longer))
+    got = program.run(others, mask, longer)
+    premise(got is not None, "the exported graph gives no tensor of the output's shape")
+    assert got is not None
+    after = Answer(got, None, others, mask, longer, subject)
+    test = "raise AssertionError('torch.export at one length, run at another: see the evidence')"
+    _near(after, before, f"exported at {case.T} queries and run at {longer.T}, against eager", test)
+
+
+def _near(after: Answer, before: Answer, what: str, test: str) -> None:
+    close_enough = (after.out - before.out).abs() <= tolerance(before)
+    finite = before.out.isfinite()
+    if not bool(close_enough[finite].all()):
+        worst = float((after.out - before.out).abs()[finite].nan_to_num(torch.inf).max())
+        fail(f"{what}: the output differs by {worst:.2g}", before, test=test)

@@ -1,0 +1,171 @@
+"""What a target keeps: parameters, saved state, and memories of earlier calls. N batch, T queries, S keys"""
+
+import torch
+from torch import Tensor, nn
+
+from attncheck.allowed import mask_of
+from attncheck.compare import Inapplicable, answered, close, fail, premise, tolerance
+from attncheck.registry import check
+from attncheck.subject import WITH_GRAD, Answer, Case, Refusal, Subject
+
+
+@check(
+    "contract.parameters",
+    kinds=("attention",),
+    needs=("module",),
+    strength=1,
+    where=lambda case: case.S > 1,
+    modes=WITH_GRAD,
+    faults=(
+        "projection.no-output", "projection.no-output-bias", "projection.query-from-key",
+        "projection.value-from-key", "gradient.output-bias-detached", "projection.extra-key-ignored",
+    ),
+)  # fmt: skip
+def parameters(subject: Subject, case: Case, oracle: Subject | None) -> None:
+    """Every parameter receives a gradient and acts on the output.
+
+    Looked for in every way of calling the target, with and without a mask. The bias of the keys acts by
+    rounding alone, and passes.
+
+    Why: a parameter that does nothing is a projection that was forgotten or computed and thrown away.
+    Fix: use it in forward, or delete it.
+    Blind: a part of a fused parameter that does nothing; parameters that only another method uses.
+    Earns: it needs no reading of the weights.
+    """
+    assert subject.module is not None
+    still = {name: p for name, p in subject.module.named_parameters() if p.requires_grad}
+    premise(bool(still), "the target has no parameter that learns")
+    answers = [a for a in _ways_of_calling(subject, case) if isinstance(a, Answer)]
+    premise(any(a.output.requires_grad for a in answers), "no output carries a gradient")
+    for answer in answers:
+        still = {name: p for name, p in still.items() if not _learns(answer, p)}
+    for name, parameter in still.items():
+        acts = any(_acts(answer, parameter) for answer in answers)
+        told = "acts on the output, but receives no gradient" if acts else "does nothing"
+        fail(f"parameter {name} {told}", answers[-1], test=_test(name, acts))
+
+
+def _ways_of_calling(subject: Subject, case: Case) -> list[Answer | Refusal]:
+    calls = []
+    for sources in subject.sources:
+        other = case.but(sources=sources, S=case.T if sources in ("self", "clones") else case.S)
+        for axes in ("none", *subject.masks[:1]):
+            masked = other.but(axes={"mask": axes})
+            calls.append(subject.attempt(subject.draw(other), mask_of(subject, masked), other))
+    return calls
+
+
+def _learns(answer: Answer, parameter: nn.Parameter) -> bool:
+    if not answer.output.requires_grad:
+        return False
+    direction = torch.randn(answer.output.shape, generator=torch.Generator().manual_seed(5)).to(answer.output)
+    (grad,) = torch.autograd.grad((answer.output * direction).sum(), parameter, retain_graph=True, allow_unused=True)
+    return grad is not None and bool(grad.any())
+
+
+def _acts(answer: Answer, parameter: nn.Parameter) -> bool:
+    kept = parameter.detach().clone()
+    with torch.no_grad():
+        parameter.add_(torch.randn(kept.shape, generator=torch.Generator().manual_seed(6)).to(kept))
+    after = answer.subject.attempt(answer.inputs, answer.allowed, answer.case)
+    with torch.no_grad():
+        parameter.copy_(kept)
+    return isinstance(after, Answer) and not torch.equal(after.out, answer.out)
+
+
+def _test(name: str, acts: bool) -> str:
+    found = f"parameter = dict(target.named_parameters())[{name!r}]\n"
+    if acts:
+        return found + "before.square().sum().backward()\nassert parameter.grad is not None and parameter.grad.any()"
+    return (
+        f"{found}parameter.data += torch.randn(parameter.shape)\nafter, _ = call(query, key, value, allowed)\n"
+        "assert not torch.equal(before, after)"
+    )
+
+
+@check(
+    "contract.state",
+    needs=("module",),
+    strength=1,
+    axes={"mask": ("none", "TS", "N11S")},
+    where=lambda case: case.T > 1 and case.S > 1,
+    faults=("state.copy-forgets-causality", "state.not-saved"),
+)
+def state(subject: Subject, case: Case, oracle: Subject | None) -> None:
+    """A deep copy, and a new instance that loads the state_dict, give the same output.
+
+    Why: what is kept outside of parameters and buffers is lost when a model is saved, copied or moved.
+    Fix: register tensors as parameters or buffers, and write no __deepcopy__ or state_dict that leaves something out.
+    Blind: pickling of whole modules; a target that is given as an instance cannot be built anew.
+    Earns: no other check copies or loads the target.
+    """
+    allowed, inputs = mask_of(subject, case), subject.draw(case)
+    before = answered(subject.attempt(inputs, allowed, case))
+    copied = answered(subject.copied().attempt(inputs, allowed, case))
+    close(copied, before.out, tolerance(before), "a deep copy against its original", (before, "before"))
+    loaded = subject.rebuilt(seed=1)
+    if loaded is None:
+        raise Inapplicable("the target is an instance, which cannot be built anew")
+    assert subject.module is not None and loaded.module is not None
+    loaded.module.load_state_dict(subject.module.state_dict(), strict=False)
+    answer = answered(loaded.attempt(inputs, allowed, case))
+    close(answer, before.out, tolerance(before), "a new instance with the saved state", (before, "before"))
+
+
+@check(
+    "contract.history",
+    strength=1,
+    axes={"mask": ("none", "TS", "N1TS")},
+    where=lambda case: case.T > 2 and case.S > 2,
+    faults=("causal.mask-of-first-length", "state.mask-remembered", "state.memory-remembered"),
+)
+def history(subject: Subject, case: Case, oracle: Subject | None) -> None:
+    """The same call gives the same answer, whatever was called before.
+
+    The case's call on a new instance, against the same after one other call: of other numbers, shorter, longer,
+    of another batch, under another mask. Targets with a cache declare `stateful`, the method that starts a new
+    sequence.
+
+    Why: masks and positions that are kept from the first call fit the first call only.
+    Fix: key what is cached by all that it depends on (length, batch, device, dtype), or do not cache.
+    Blind: histories of other kinds, as a call that raised.
+    Earns: every other check calls in an order in which such a fault may not show.
+    """
+    allowed, inputs = mask_of(subject, case), subject.draw(case)
+    want = answered((subject.rebuilt() or subject).attempt(inputs, allowed, case))
+    bound = tolerance(want)
+    for other in _other_calls(case):
+        used = subject.rebuilt() or subject
+        previous = used.attempt(used.draw(other), mask_of(subject, other), other)
+        again = answered(used.attempt(inputs, allowed, case))
+        if isinstance(previous, Answer):
+            _same_as_alone(previous, again, want.out, bound)
+
+
+def _other_calls(case: Case) -> list[Case]:
+    """Other numbers, shorter, longer, of another batch, and under another mask."""
+    tied = case.sources in ("self", "clones")
+    short, long = (2, 2 if tied else 3), (case.T + 4, case.S + 4)
+    masked = "TS" if case["mask"] == "none" else "none"
+    return [
+        case.but(seed=case.seed + 1), case.but(N=1, T=short[0], S=short[1]), case.but(T=long[0], S=long[1]),
+        case.but(N=case.N + 1), case.but(axes={"mask": masked}),
+    ]  # fmt: skip
+
+
+def _same_as_alone(previous: Answer, again: Answer, want: Tensor, bound: float) -> None:
+    error = (again.out.double() - want.double()).abs().nan_to_num(torch.inf, torch.inf)
+    if again.out.shape == want.shape and bool((error <= bound).all()):
+        return
+    if again.out.shape != want.shape:
+        told = f"has shape {tuple(again.out.shape)}, expected {tuple(want.shape)}"
+        fail(f"after a call in [{previous.case}] the output {told}", previous, again,
+             f"assert after.shape == {tuple(want.shape)}")  # fmt: skip
+    index = tuple(int(i) for i in torch.unravel_index(error.argmax(), error.shape))
+    fail(
+        f"after a call in [{previous.case}] output{list(index)} is {again.out[index]:.6g}; on a new instance it is "
+        f"{want[index]:.6g}",
+        previous,
+        again,
+        f"assert abs(after[{', '.join(map(str, index))}].item() - {want[index].item()!r}) <= {bound!r}",
+    )
