@@ -88,16 +88,16 @@ def test_sections_of_a_docstring() -> None:
 
 def test_page_has_the_sections_the_fault_as_code_and_its_bugs() -> None:
     page = pages.page(said(DOC), told="EVIDENCE")
-    assert "## Why it matters\n\nit matters,\non two lines.\n\n## The smallest broken example" in page
+    assert "## Why it matters\n\nIt matters,\non two lines.\n\n## The smallest broken example" in page
     assert "`scale.none` replaces the step `scale` of the reference; " in page
     assert '```python\ndef none(m, sound, scores, d):\n    """' in page and "```text\nEVIDENCE\n```" in page
     assert "- B060 mlc-ai/mlc-llm, 2026: " in page and page.count("https://") == 2
-    assert "- inapplicable where the target takes no mask\n" in page
+    assert "- inapplicable: where the target takes no mask\n" in page
 
 
 def test_page_says_when_the_code_of_a_check_finds_itself_inapplicable() -> None:
     check = next(c for c in CHECKS if c.id == "symmetry.permutation")
-    assert "- inapplicable where the target has positions: ...\n" in pages.page(check, told="")
+    assert "- inapplicable: the target is causal or windowed, so that order matters to it\n" in pages.page(check, told="")
 
 
 def test_page_of_a_check_whose_faults_are_not_known() -> None:
@@ -148,7 +148,7 @@ def test_matrix_says_what_a_check_alone_catches_or_why_it_is_kept() -> None:
     numeric = next(c for c in CHECKS if c.id == "numeric.oracle")
     text = matrix(ROWS, [numeric, said("Claim.\n\nEarns: it is\ncheap."), said("Claim.")], {})
     assert "| [numeric.oracle](checks/numeric.oracle.md) | 1 | scale.none |" in text
-    assert "| 1 | none. it is cheap. |" in text and "| 1 | none. Why it is kept is not said. |" in text
+    assert "| 1 | none: it is cheap. |" in text and "| 1 | none: why it is kept is not said. |" in text
 
 
 def test_published_matrix_has_every_check_and_every_fault() -> None:

@@ -29,7 +29,8 @@ def _alone(rows: Sequence[Row], checks: Sequence[Check]) -> str:
     lines = ["## What each check alone catches", "", "| check | catches | alone |", "| --- | --- | --- |"]
     for check in checks:
         only = [fault for fault, caught, _ in rows if caught == [check.id]]
-        reason = ", ".join(only) or f"none. {check.section('Earns') or 'Why it is kept is not said.'}"
+        earns = check.section("Earns") or "why it is kept is not said."
+        reason = ", ".join(only) or f"none: {earns[:1].lower()}{earns[1:]}"
         count = sum(check.id in caught for _, caught, _ in rows)
         lines.append(f"| [{check.id}](checks/{check.id}.md) | {count} | {cell(reason)} |")
     return "\n".join(lines)

@@ -6,7 +6,6 @@ All of it is made from the records of checks and faults, and the example of a pa
 from __future__ import annotations
 
 import functools
-import importlib
 import inspect
 import re
 import textwrap
@@ -24,15 +23,16 @@ from attncheck.reports.text import finding_text
 
 Bug = dict[str, Any]
 LACKS = {
+    "weights": "the target returns no attention weights",
     "mask": "the target takes no mask",
     "causality": "the target is not causal and takes no (T,S) mask",
-    "weights": "the target returns no attention weights",
+    "window": "the target has no window",
+    "bias": "the target takes no float mask that is added to the scores",
+    "memory": "the target takes no memory",
+    "module": "the target is no nn.Module",
+    "order": "the target has positions",
+    "positions": "the target has no positions",
 }
-
-
-def known_faults() -> dict[str, Any]:
-    found: dict[str, Any] = importlib.import_module("attncheck_faults").faults()
-    return found
 
 
 @functools.cache
@@ -44,10 +44,10 @@ def known_bugs() -> dict[str, Bug]:
 def page(check: Check, told: str | None = None) -> str:
     """Everything about one check. `told` is what it says on its first fault, found by running it where None."""
     parts = {
-        "Why it matters": check.section("Why"),
+        "Why it matters": _sentence(check.section("Why")),
         "The smallest broken example": _example(check, told_on_first_fault(check) if told is None else told),
-        "How to fix it": check.section("Fix"),
-        "What it cannot see": check.section("Blind"),
+        "How to fix it": _sentence(check.section("Fix")),
+        "What it cannot see": _sentence(check.section("Blind")),
         "When it is asked": "\n".join(f"- {line}" for line in _terms(check)),
         "Faults that it must catch": "\n".join(map(_fault_line, check.faults)),
         "Public bugs behind them": "\n".join(_bug_lines(check)),
@@ -56,22 +56,26 @@ def page(check: Check, told: str | None = None) -> str:
     return "\n\n".join(filter(None, (f"# {check.id}", f"{check.claim}.", check.text, *sections))) + "\n"
 
 
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
 def _fault_line(id: str) -> str:
-    fault = known_faults().get(id)
+    fault = wiring.known_faults().get(id)
     if fault is None:
         return f"-  {id} - not among the known faults"
     return f"-  {id} - {fault.summary}" + (f" ({', '.join(fault.bugs)})" if fault.bugs else "")
 
 
 def _bug_lines(check: Check) -> list[str]:
-    bugs, faults = known_bugs(), known_faults()
+    bugs, faults = known_bugs(), wiring.known_faults()
     numbers = sorted({number for id in check.faults if id in faults for number in faults[id].bugs})
     return [f"- {n} {b['project']}, {b['year']}: {b['symptom']} {b['url']}" for n in numbers if (b := bugs.get(n))]
 
 
 def _example(check: Check, told: str) -> str:
     """The first fault as code, and what the check says about it."""
-    fault = known_faults().get(check.faults[0])
+    fault = wiring.known_faults().get(check.faults[0])
     if fault is None:
         return ""
     built = f" (built with {', '.join(f'{k}={v!r}' for k, v in fault.init.items())})" if fault.init else ""
@@ -82,8 +86,9 @@ def _example(check: Check, told: str) -> str:
 
 def told_on_first_fault(check: Check) -> str:
     """What the check prints on its first fault, without the claim and the script."""
-    fault = known_faults().get(check.faults[0])
-    for profile in () if fault is None else ("quick", "default"):
+    fault = wiring.known_faults().get(check.faults[0])
+    profiles = ("deep",) if check.profile == "deep" else ("quick", "default")
+    for profile in () if fault is None else profiles:
         finding = run(check, wiring.faulty_target(fault), profile).finding
         if finding is not None:
             text = finding_text(asdict(finding)).partition("\n\nReproduce with:")[0]
@@ -99,10 +104,9 @@ def _wrapped(text: str) -> str:
 def _terms(check: Check) -> list[str]:
     """Kinds and severity, and when it is inapplicable: what it needs, and the reasons that its own code gives."""
     said = re.findall(r'Inapplicable\(\s*f?"(.*?)"', inspect.getsource(check.run))
-    reasons = [LACKS.get(need, f"the target has no {need}") for need in check.needs]
-    reasons += [re.sub(r"\{.*?\}", "...", text) for text in said]
+    reasons = [f"where {LACKS[need]}" for need in check.needs] + [re.sub(r"\{.*?\}", "...", text) for text in said]
     lines = [f"kinds: {', '.join(check.kinds)}", f"needs: {', '.join(check.needs) or 'nothing'}"]
-    return [*lines, f"severity: {check.severity}", *(f"inapplicable where {reason}" for reason in reasons)]
+    return [*lines, f"severity: {check.severity}", *(f"inapplicable: {reason}" for reason in reasons)]
 
 
 def index(checks: Iterable[Check]) -> str:

@@ -49,7 +49,7 @@ def settled_weights(subject: Subject) -> dict[str, torch.Tensor] | None:
     if "weights" not in subject.twins:
         make = getattr(subject.adapter, "weights", None)
         said = None if make is None else make()
-        faults = importlib.import_module("attncheck_faults").faults().values()
+        faults = known_faults().values()
         subject.twins["weights"] = reading_of(subject, said, sharing, faults) if isinstance(said, list) else said
     found: dict[str, torch.Tensor] | None = subject.twins["weights"]
     return found
@@ -91,19 +91,23 @@ def scale_of(subject: Subject, weights: dict[str, torch.Tensor]) -> float | None
 
 
 def explainer(target: Target) -> Any:
-    """Looks for the fault behind a finding; those that the check names come first."""
+    """Looks for the fault behind a finding: those that the check names come first, then those found before."""
+    before: list[Any] = []
 
     def explain(check: Check, failure: Failure, case: Case) -> Cause:
-        known = importlib.import_module("attncheck_faults").faults()
+        known = known_faults()
         killers = [known[k] for k in check.faults if k in known]
-        ordered = killers + [fault for fault in known.values() if fault not in killers]
+        ordered = list(dict.fromkeys([fault.id for fault in (*killers, *before, *known.values())]))
 
         def finds(twin: Subject, sound: Subject) -> str | None:
             again = twin.at(target.subjects[case.config].dtype)
             failed = judge(check, again, plain_case(case), sound).failure
             return None if failed is None else failed.evidence
 
-        return likely_cause(target.subjects[case.config], failure, case, ordered, killers, oracle_for, finds)
+        subject, candidates = target.subjects[case.config], [known[id] for id in ordered]
+        cause = likely_cause(subject, failure, case, candidates, killers, oracle_for, finds)
+        before.extend([known[cause.fault]] if cause.fault else [])
+        return cause
 
     return explain
 
@@ -214,9 +218,15 @@ def expected_of(obj: Any, subject: Subject) -> list[Expectation]:
     return found
 
 
+def known_faults() -> dict[str, Any]:
+    """All faults of the reference, by id."""
+    found: dict[str, Any] = importlib.import_module("attncheck_faults").faults()
+    return found
+
+
 def fault_summaries() -> dict[str, str]:
     """What each known fault does, by id."""
-    return {fault.id: fault.summary for fault in importlib.import_module("attncheck_faults").faults().values()}
+    return {fault.id: fault.summary for fault in known_faults().values()}
 
 
 def selftest() -> list[tuple[str, list[str], list[str]]]:
@@ -225,7 +235,7 @@ def selftest() -> list[tuple[str, list[str], list[str]]]:
     These run in the default profile, or in the deep one where they need it; the others, of which nothing is expected,
     in the quick one.
     """
-    known = importlib.import_module("attncheck_faults").faults()
+    known = known_faults()
     checks = checks_of("attention")
     rows = []
     for fault in known.values():

@@ -21,6 +21,7 @@ class ConformanceTarget(pytest.Collector):
     def __init__(self, target: Target, checks: list[Check], request: Request, typed: str, **rest: Any) -> None:
         super().__init__(**rest)
         self.target, self.checks, self.request, self.typed = target, checks, request, typed
+        self.told: list[CheckReport] = []
         self.add_marker("attncheck")
 
     def collect(self) -> Iterator[ConformanceCheck]:
@@ -39,7 +40,7 @@ class ConformanceCheck(pytest.Item):
         self.check = check
 
     def runtest(self) -> None:
-        from attncheck.reports.text import result_text
+        from attncheck.reports.text import leading, result_text
         from attncheck.suite import judged, pytest_command
 
         home = self.parent
@@ -51,7 +52,8 @@ class ConformanceCheck(pytest.Item):
         if status == "xfailed":
             pytest.xfail(self.report.reason or "")
         if status != "passed":
-            pytest.fail(result_text(self.report), pytrace=False)
+            home.told.append(self.report)
+            pytest.fail(result_text(self.report, leading(home.told).get(self.report.check)), pytrace=False)
 
     def reportinfo(self) -> tuple[Path, int | None, str]:
         # The place and the headline that pytest prints for the item: the target, not a file of ours.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from attncheck.reports.text import header, summary, too_few
+from attncheck.reports.text import causes, header, summary, too_few
 from attncheck_pytest.session import Run
 
 
@@ -27,6 +27,8 @@ class Terminal:
         for target in run.targets.values():
             if target.error is not None or not run.config.option.collectonly:
                 write(summary(target), red=not target.ok, green=target.ok)
+                for line in causes(target):
+                    write(line)
             if run.too_few(target) and not run.config.option.collectonly:
                 write(too_few(target, run.settings.min_checks), red=True)
         for line in [] if self.shown else self.header():

@@ -1,9 +1,11 @@
 """Sound designs other than the plain one: no finding, with the declarations that the contract asks of them."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from attncheck import engine, wiring
 from attncheck.registry import checks_of
@@ -38,6 +40,15 @@ PLANS = [(name, "default") for name in DECLARED] + [(name, "deep") for name in l
 UNREAD = {"PrefixLM"}
 READ = ["LearnedScale", "MuP", *(name for name in (SIZES | MASKS | EXECUTION) if name not in UNREAD)]
 FINE = ("passed", "inapplicable", "xfailed")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny calls stall on more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 def prepared(name: str, **request: Any) -> engine.Target:

@@ -124,6 +124,8 @@ class Attention(nn.Module):
     def __init__(self, {constructor}):
         super().__init__()
         self.D, self.h, self.g = {sizes}
+        if self.D % self.h:
+            raise ValueError(f"width {{self.D}} is not divisible by {{self.h}} heads")
         self.d = self.D // self.h
         D, h, g, d = self.D, self.h, self.g, self.d
         {init}

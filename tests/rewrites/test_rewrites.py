@@ -1,8 +1,10 @@
 """Random right rewrites: no finding, and the weights are found. `survey.py` tries many more."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 
 from attncheck import engine, wiring
 from attncheck.registry import checks_of
@@ -14,6 +16,15 @@ rewrite, TABLES = locate(f"{GENERATE}:rewrite", []), locate(f"{GENERATE}:TABLES"
 # Chosen so that together they make every choice, and one is compiled.
 SEEDS = (621, 684, 741, 775, 858, 995, 1080, 1121, 1648, 1718, 1859, 1958)
 FINE = ("passed", "inapplicable", "xfailed")
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Tiny calls stall on more."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from attncheck.cases import cases, drawn_cases, plainer, reseeded, situations_of, smaller
+from attncheck.cases import cases, drawn_cases, plainer, reseeded, situation, sizes_of, smaller
 from attncheck.registry import Check
 from attncheck.subject import MODES, Case, Subject, subject_of
 
@@ -21,6 +21,12 @@ SETS = [("self",), ("self", "clones"), ("memory",), ("separate",), ("memory", "s
 def subject(heads: int = 4, sources: tuple[str, ...] = SETS[-1], **told: Any) -> Subject:
     adapter = SimpleNamespace(width=24, heads=heads, sources=sources, modes=MODES, **told)
     return subject_of(adapter, "attention")
+
+
+def situations_of(subject: Subject, few: bool = False) -> list[tuple[str, int, int, int]]:
+    """(sources, N, T, S) of each way of calling it, at each size."""
+    walked = [situation(s, size) for size in sizes_of(subject, few) for s in subject.sources]
+    return [(c.sources, c.N, c.T, c.S) for c in walked]
 
 
 def check(where: Any = None, **axes: Any) -> Check:
@@ -52,7 +58,9 @@ def test_a_table_meets_every_pair_of_settings() -> None:
     pairs = {(c.mode, c.options["weights"], c["mask"], c["size"], c.strided) for c in walked}
     assert {(p[0], p[2]) for p in pairs} == {(m, x) for m in MODES for x in ("none", "TS")}
     assert {(p[1], p[4]) for p in pairs} == {(a, b) for a in (False, True) for b in (False, True)}
-    assert {(c.sources, c.T, c["size"]) for c in walked} == {(s, T, z) for s, _, T, _ in ALL for z in (1, 2)}
+    assert {(c.sources, c.N, c.T, c.S) for c in walked} == set(ALL)
+    assert {(c.N, c["size"]) for c in walked} == {(N, z) for _, N, _, _ in ALL for z in (1, 2)}
+    assert {(c.sources, c["size"]) for c in walked} == {(s, z) for s, *_ in ALL for z in (1, 2)}
 
 
 ALL = situations_of(subject())

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from attncheck.subject import Answer, Case, Subject, copied, copied_module, subject_of
+from attncheck.copies import copied, copied_module
+from attncheck.subject import Answer, Case, Subject, subject_of
 
 CASE = Case("self", 2, 3, 3)
 

@@ -47,8 +47,11 @@ ENCODE = {
     "int-allowed": "m.long()",
     "int-blocked": "(~m).long()",
     "additive": "torch.zeros(m.shape, dtype=query.dtype, device=query.device).masked_fill(~m, -torch.inf)",
-    "either": "m if m.is_floating_point() else torch.zeros(m.shape, dtype=query.dtype).masked_fill(~m, -torch.inf)",
-    "bias": "m.to(query.dtype)",  # floats, which are added to the scores as they are
+}
+# Where the masks of a call are not known, and where one of them is a bias.
+FLOATS = {
+    "either": f"m if m.is_floating_point() else {ENCODE['additive']}",
+    "bias": "m.to(query.dtype)",
 }
 
 
@@ -66,7 +69,7 @@ def call_code(form: Form, heads: int, masks: Sequence[Tensor | None] | None = No
     always = not both and masks is not None and len(needed) == 1 and all(mask is not None for mask in masks)
     if needed:
         if always and needed[0][1] == "TS" and all(mask is not None and mask.ndim == 2 for mask in masks or ()):
-            encoded = re.sub(r"\bm\b", "allowed", ENCODE[needed[0][2]])
+            encoded = re.sub(r"\bm\b", "allowed", _code(needed[0][2]))
             return "\n".join(lines + _invocation(form, f"{needed[0][0]}={encoded}"))
         shape = f"        N, h, T, S = len(query), {heads}, query.shape[-2], key.shape[-2]"
         body = [shape, "        m = allowed if allowed.ndim == 4 else allowed[None, None]"]
@@ -83,6 +86,10 @@ def _told(encoding: str, masks: Sequence[Tensor | None] | None) -> str:
     return "bias" if any(mask is not None and mask.is_floating_point() for mask in masks) else encoding
 
 
+def _code(encoding: str) -> str:
+    return ENCODE.get(encoding) or FLOATS[encoding]
+
+
 def _first(ranked: list[Mask], seen: Tensor | None) -> Mask | None:
     """The native form that is chosen for a mask."""
     if seen is None:
@@ -94,7 +101,7 @@ def _first(ranked: list[Mask], seen: Tensor | None) -> Mask | None:
 
 def _encoded(mask: Mask, indent: str) -> list[str]:
     _, axes, encoding = mask
-    return [f"{indent}m = {NATIVE[axes][0]}", *([f"{indent}m = {ENCODE[encoding]}"] if encoding != "allowed" else [])]
+    return [f"{indent}m = {NATIVE[axes][0]}", *([f"{indent}m = {_code(encoding)}"] if encoding != "allowed" else [])]
 
 
 def _fillers(both: list[Mask]) -> list[str]:

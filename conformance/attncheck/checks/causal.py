@@ -79,6 +79,7 @@ def future_gradient(subject: Subject, case: Case, oracle: Subject | None) -> Non
     over time, a detach() that covers one branch only) and mask it, or take it out.
     Blind: Leaks through detached values and on the path without gradients, which `causal.future-edit` sees; where
     the values are a tensor of their own, gradients with respect to them.
+    Earns: it sees a leak whose value cancels, as of a straight-through path, from the output alone.
     """
     allowed = causal_mask(subject, case)
     sees_TS = subject.visible(allowed, case).flatten(0, 1).any(0)

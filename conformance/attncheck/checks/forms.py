@@ -111,6 +111,7 @@ def forms_agree(subject: Subject, case: Case, oracle: Subject | None) -> None:
     Why: code that converts one form into another inverts it, as ~ does on integers or .bool() on 0 and -inf.
     Fix: convert by comparison (mask == 0, mask == -inf), once, at the start of forward.
     Blind: forms that neither an adapter nor the probing of the target knows.
+    Earns: it says that the two forms disagree, where the others see one of them fail.
     """
     forms = subject.options.get("mask", ())
     if len(forms) < 2:

@@ -87,7 +87,8 @@ def give_output(subject: Subject, case: Case, oracle: Subject | None) -> None:
 
     Why: attention maps that are not those of the model explain another model.
     Fix: return what was multiplied with the values, before dropout, and compute it on every path in one way.
-    Blind: averaged weights are held against the average alone.
+    Blind: averaged weights, of which only the second half is asked.
+    Earns: it looks at the returned weights as a claim about the output.
     """
     allowed, inputs = mask_of(subject, case), subject.draw(case)
     judged = Sight(subject, allowed, case).judged

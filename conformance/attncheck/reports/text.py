@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from attncheck.report import BAD, CheckReport, Report, TargetReport
@@ -18,7 +18,32 @@ def render(report: Report) -> str:
 
 def _failures(target: TargetReport) -> str:
     bad = [r for r in target.results if r.status in BAD]
-    return "".join(f"{r.status.upper()} {target.target} {r.check}\n\n{indented(result_text(r), '  ')}\n\n" for r in bad)
+    leads = leading(bad)
+    return "".join(
+        f"{r.status.upper()} {target.target} {r.check}\n\n{indented(result_text(r, leads.get(r.check)), '  ')}\n\n"
+        for r in bad
+    )
+
+
+def leading(results: Iterable[CheckReport]) -> dict[str, str]:
+    """For each check that only shows the consequence of a fault: the first check that was found to have this cause."""
+    first: dict[str, str] = {}
+    leads = {}
+    for result in results:
+        fault = result.finding["fault"] if result.finding is not None else None
+        if fault is not None and first.setdefault(fault, result.check) != result.check:
+            leads[result.check] = first[fault]
+    return leads
+
+
+def causes(target: TargetReport) -> list[str]:
+    """A line for each cause, with the checks that it fails; nothing where there is one finding only."""
+    bad = [r for r in target.results if r.status == "failed" and r.finding is not None]
+    found: dict[str, list[str]] = {}
+    for r in bad:
+        cause = r.finding["likely_cause"].partition(": ")[0] if r.finding["fault"] else "no single known fault"
+        found.setdefault(cause, []).append(r.check)
+    return [f"  {cause}: {', '.join(checks)}" for cause, checks in found.items()] if len(bad) > 1 else []
 
 
 def summary(target: TargetReport) -> str:
@@ -50,9 +75,17 @@ def header(target: TargetReport, explain: bool = False) -> list[str]:
     return lines
 
 
-def result_text(result: CheckReport) -> str:
-    """Why a result is not a pass."""
-    return finding_text(result.finding) if result.finding is not None else f"{result.status}: {result.reason}"
+def result_text(result: CheckReport, lead: str | None = None) -> str:
+    """Why a result is not a pass; in short where check `lead` has already told of the same cause."""
+    if result.finding is None:
+        return f"{result.status}: {result.reason}"
+    return finding_text(result.finding) if lead is None else consequence_text(result.finding, lead)
+
+
+def consequence_text(finding: Mapping[str, Any], lead: str) -> str:
+    command = finding["reproduce"].partition("\n\n")[0]
+    because = f"a consequence of {lead}: {finding['likely_cause']}"
+    return "\n\n".join([finding["claim"], finding["evidence"], because, f"Reproduce with:\n  {command}"])
 
 
 def finding_text(finding: Mapping[str, Any]) -> str:
