@@ -50,7 +50,7 @@ def real_tokens(case: Case) -> Tensor:
     real_NS = torch.ones(case.N, case.S, dtype=torch.bool)
     width = max(case.S // 3, 1)
     for n in range(case.N if case.N == 1 else case.N - 1):
-        start = (case.S - width, 0, (case.S - width) // 2)[n % 3]
+        start = (case.S - width, 0, (case.S - width) // 2)[(n + case.seed) % 3]
         real_NS[n, start : start + width] = False
     return real_NS[:, None, None]
 

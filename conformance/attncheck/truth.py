@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 
 from attncheck.compare import Inapplicable, answered
@@ -14,18 +16,24 @@ def shared_oracle(oracle: Subject | None) -> Subject:
     return oracle
 
 
-def expected(subject: Subject, oracle: Subject, got: Answer, dtype: torch.dtype | None = None) -> tuple[Answer, float]:
-    """The reference's answer in float64, and the bound that follows from its error in `dtype`."""
+def expected(
+    subject: Subject, oracle: Subject, got: Answer, dtype: torch.dtype | None = None
+) -> tuple[Answer, Callable[[], float]]:
+    """The reference's answer in float64, and the bound that follows from its error in `dtype`, for `close`."""
     dtype = subject.dtype if dtype is None else dtype
     plain = oracle_case(oracle, got.case)
     want = answered(oracle.attempt(got.inputs.to(torch.float64), got.allowed, plain))
-    same = answered(oracle.at(dtype).attempt(got.inputs.to(dtype), got.allowed, plain))
-    # Rows without a key are NaN in both; they are not judged.
-    error = float((same.out.double() - want.out).abs().nan_to_num(0.0).max())
-    # A score is rounded by its own size, and with it the weights; the reference may have been lucky there.
-    size = float(oracle.adapter.scores(want.inputs).abs().max()) * oracle.adapter.factor
-    largest = float(want.out.abs().nan_to_num(0.0).max())
-    return want, max(8 * error, (64 + 8 * size) * torch.finfo(dtype).eps * largest)
+
+    def bound() -> float:
+        same = answered(oracle.at(dtype).attempt(got.inputs.to(dtype), got.allowed, plain))
+        # Rows without a key are NaN in both; they are not judged.
+        error = float((same.out.double() - want.out).abs().nan_to_num(0.0).max())
+        # A score is rounded by its own size, and with it the weights; the reference may have been lucky there.
+        size = float(oracle.adapter.scores(want.inputs).abs().max() * oracle.adapter.factor)
+        largest = float(want.out.abs().nan_to_num(0.0).max())
+        return max(8 * error, (64 + 8 * size) * torch.finfo(dtype).eps * largest)
+
+    return want, bound
 
 
 def oracle_case(oracle: Subject, case: Case) -> Case:

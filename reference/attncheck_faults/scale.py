@@ -73,9 +73,10 @@ def missing_with_weights(m, sound, query, key=None, value=None, allowed=None, bi
     """The scale is left out where weights are asked for"""
     kept = m.factor
     m.factor = 1.0 if need_weights else kept
-    result = sound(query, key, value, allowed, bias, need_weights)
-    m.factor = kept
-    return result
+    try:
+        return sound(query, key, value, allowed, bias, need_weights)
+    finally:
+        m.factor = kept
 
 
 @fault("scores.clamped-at-fifty", step="scale")

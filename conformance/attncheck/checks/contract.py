@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 
 from attncheck.allowed import mask_of
-from attncheck.compare import answered, close, fail, finite, tolerance, unchanged
+from attncheck.compare import answered, close, fail, finite, tolerance_of, unchanged
 from attncheck.inputs import Change
 from attncheck.registry import check
 from attncheck.sight import Sight
@@ -148,7 +148,7 @@ def strides(subject: Subject, case: Case, oracle: Subject | None) -> None:
     after = answered(subject.attempt(views, None if allowed is None else allowed.mT.contiguous().mT, plain))
     what = f"{case['view']} inputs against contiguous ones"
     judged = Sight(subject, allowed, case).judged
-    close(after, before.out, tolerance(before), what, (before, "before"), rows=judged)
+    close(after, before.out, tolerance_of(before), what, (before, "before"), rows=judged)
 
 
 VIEWS: dict[str, Change] = {

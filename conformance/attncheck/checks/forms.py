@@ -3,7 +3,7 @@
 import torch
 
 from attncheck.allowed import keys_to_edit, mask_of, random_mask, real_tokens, triangle
-from attncheck.compare import Inapplicable, answered, changed, close, fail, premise, tolerance, unchanged
+from attncheck.compare import Inapplicable, answered, changed, close, fail, premise, tolerance_of, unchanged
 from attncheck.registry import check
 from attncheck.sight import Sight
 from attncheck.subject import Answer, Case, Subject
@@ -125,7 +125,7 @@ def forms_agree(subject: Subject, case: Case, oracle: Subject | None) -> None:
         raise Inapplicable(f"refused: {after}")
     judged = Sight(subject, allowed, case).judged
     what = f"the mask as {other.options['mask']} against the same as {forms[0]}"
-    close(answered(after), before.out, tolerance(before), what, (before, "before"), rows=judged)
+    close(answered(after), before.out, tolerance_of(before), what, (before, "before"), rows=judged)
 
 
 @check(
@@ -163,5 +163,9 @@ def renormalised(subject: Subject, case: Case, oracle: Subject | None) -> None:
     rows = kept if inputs.tied else list(range(case.T))
     want, told = masked.out[..., rows, :], f"before[..., {rows}, :]"
     close(
-        without, want, tolerance(without), f"keys {kept} alone against all of them, the others masked", (masked, told)
+        without,
+        want,
+        tolerance_of(without),
+        f"keys {kept} alone against all of them, the others masked",
+        (masked, told),
     )

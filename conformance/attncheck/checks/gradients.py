@@ -10,6 +10,9 @@ from attncheck.registry import check
 from attncheck.subject import WITH_GRAD, Answer, Case, Refusal, Subject
 
 
+Place = tuple[Tensor, Tensor | None]  # an input or parameter, and its gradient
+
+
 @check(
     "numeric.gradients",
     strength=1,
@@ -50,27 +53,33 @@ def gradients(subject: Subject, case: Case, oracle: Subject | None) -> None:
     places = [*answer.inputs.distinct(), *learning]
     total = (answer.output * direction.to(answer.output)).sum()
     grads = torch.autograd.grad(total, [x for _, x in places], allow_unused=True)
-    for (name, x), grad in zip(places, grads, strict=True):
-        _slope_agrees(answer, direction, name, x, grad)
+    told = [None if g is None else g.detach() for g in grads]
+    together: list[Place] = [(x, g) for (_, x), g in zip(places, told, strict=True)]
+    if _wrong(answer, direction, together) is None:
+        return
+    for (name, x), grad in zip(places, told, strict=True):
+        slopes = _wrong(answer, direction, [(x, grad)])
+        if slopes is not None:
+            where = name if name in ("query", "key", "value") else f"dict(target.named_parameters())[{name!r}]"
+            rises = f"along a random direction of {name} the output rises by {slopes[0]:.4g}"
+            test = _TEST.format(where=where, direction=direction.tolist(), slope=slopes[0])
+            fail(f"{rises}, its gradient says {slopes[1]:.4g}", answer, test=test)
 
 
-def _slope_agrees(answer: Answer, direction: Tensor, name: str, x: Tensor, grad: Tensor | None) -> None:
-    step = torch.randn(x.shape, generator=torch.Generator().manual_seed(6)).to(x)
+def _wrong(answer: Answer, direction: Tensor, places: list[Place]) -> tuple[float, float] | None:
+    """The slope of the output with all places moved, and what their gradients say; None where these agree."""
+    steps = [(x, torch.randn(x.shape, generator=torch.Generator().manual_seed(6)).to(x)) for x, _ in places]
     slopes = []
     for size in (1e-4, 2e-4):
-        ahead, behind = (_moved(answer, x, step * size * sign) for sign in (1, -1))
+        ahead, behind = (_moved(answer, [(x, step * size * sign) for x, step in steps]) for sign in (1, -1))
         if ahead is None or behind is None:
-            return
+            return None
         slopes.append((ahead - behind) * direction / (2 * size))
     slope = float(slopes[0].sum())
-    told = 0.0 if grad is None else float((grad * step).sum())
+    told = sum(0.0 if g is None else float((g * step).sum()) for (_, g), (_, step) in zip(places, steps, strict=True))
     # What two steps disagree by is rounding inside the target, as of a softmax in float32.
     bound = 1e-5 * float(slopes[0].abs().sum()) + 8 * float((slopes[0] - slopes[1]).abs().sum()) + 1e-7
-    if not abs(slope - told) <= bound:
-        where = name if name in ("query", "key", "value") else f"dict(target.named_parameters())[{name!r}]"
-        test = _TEST.format(where=where, direction=direction.tolist(), slope=slope)
-        rises = f"along a random direction of {name} the output rises by {slope:.4g}"
-        fail(f"{rises}, its gradient says {told:.4g}", answer, test=test)
+    return None if abs(slope - told) <= bound else (slope, told)
 
 
 _TEST = """\
@@ -81,14 +90,16 @@ step = torch.randn(place.shape, generator=torch.Generator().manual_seed(6)).to(p
 assert abs((grad * step).sum().item() - {slope!r}) <= 1e-4 * abs({slope!r}) + 1e-6"""
 
 
-def _moved(answer: Answer, x: Tensor, step: Tensor) -> Tensor | None:
-    """The output with one input or parameter moved, in place and back."""
-    kept = x.detach().clone()
+def _moved(answer: Answer, steps: list[tuple[Tensor, Tensor]]) -> Tensor | None:
+    """The output with inputs or parameters moved, in place and back."""
+    kept = [x.detach().clone() for x, _ in steps]
     with torch.no_grad():
-        x.add_(step)
+        for x, step in steps:
+            x.add_(step)
     after = answer.subject.attempt(answer.inputs, answer.allowed, answer.case.but(strided=False))
     with torch.no_grad():
-        x.copy_(kept)
+        for (x, _), was in zip(steps, kept, strict=True):
+            x.copy_(was)
     return after.out if isinstance(after, Answer) else None
 
 

@@ -4,7 +4,7 @@ import torch
 from torch import Tensor
 
 from attncheck.allowed import triangle
-from attncheck.compare import Inapplicable, answered, close, fail, premise, tolerance
+from attncheck.compare import Inapplicable, answered, close, fail, premise, tolerance_of
 from attncheck.registry import check
 from attncheck.subject import Answer, Case, Subject, pattern_of
 
@@ -38,7 +38,7 @@ def prefix(subject: Subject, case: Case, oracle: Subject | None) -> None:
     for length, answer in answers.items():
         want, told = whole.out[..., :length, :], f"before[..., :{length}, :]"
         what = f"the first {length} tokens alone against the same in all {case.T}"
-        close(answer, want, tolerance(whole), what, (whole, told))
+        close(answer, want, tolerance_of(whole), what, (whole, told))
 
 
 def exactly_seen(answer: Answer, want_TS: Tensor, what: str) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from attncheck.allowed import full_mask, keys_to_edit, random_mask
-from attncheck.compare import answered, changed, close, fail, literal, premise, tolerance, unchanged
+from attncheck.compare import answered, changed, close, fail, literal, premise, tolerance_of, unchanged
 from attncheck.registry import check
 from attncheck.sight import Sight
 from attncheck.subject import MASK_AXES, Answer, Case, Subject
@@ -193,7 +193,7 @@ def broadcast(subject: Subject, case: Case, oracle: Subject | None) -> None:
     if "NhTS" in subject.masks:
         full = answered(subject.attempt(inputs, full_mask(allowed, subject, case), case))
         what = f"a mask of axes {case['mask']} against the same one written out"
-        close(short, full.out, tolerance(short), what, (full, "before"))
+        close(short, full.out, tolerance_of(short), what, (full, "before"))
     _sample_alone(subject, case, allowed, short)
 
 
@@ -203,4 +203,4 @@ def _sample_alone(subject: Subject, case: Case, allowed: Tensor, together: Answe
     own = allowed[n:] if allowed.ndim == 4 and allowed.shape[0] > 1 else allowed
     alone = answered(subject.attempt(together.inputs.reindexed([n], 0), own, case.but(N=1, strided=False)))
     what = f"sample {n} alone, under its own mask, against the batch"
-    close(alone, together.out[n:], tolerance(together), what, (together, f"before[{n}:]"))
+    close(alone, together.out[n:], tolerance_of(together), what, (together, f"before[{n}:]"))

@@ -3,7 +3,7 @@
 import torch
 
 from attncheck.allowed import mask_of
-from attncheck.compare import Inapplicable, answered, close, fail, tolerance, unchanged
+from attncheck.compare import Inapplicable, answered, close, fail, tolerance_of, unchanged
 from attncheck.inputs import Inputs
 from attncheck.registry import check
 from attncheck.sight import Sight
@@ -32,7 +32,7 @@ def train_eval(subject: Subject, case: Case, oracle: Subject | None) -> None:
         close(
             trained,
             evaluated.out,
-            tolerance(evaluated),
+            tolerance_of(evaluated),
             "training with p = 0 against evaluation",
             (evaluated, "before"),
         )
@@ -76,4 +76,4 @@ def paths_agree(subject: Subject, case: Case, oracle: Subject | None) -> None:
     after = answered(subject.attempt(inputs, allowed, case))
     judged = Sight(subject, allowed, case).judged
     path = f"[{case.mode}{''.join(f', {k}={v}' for k, v in case.options.items())}]"
-    close(after, before.out, tolerance(before), f"{path} against the plain call", (before, "before"), rows=judged)
+    close(after, before.out, tolerance_of(before), f"{path} against the plain call", (before, "before"), rows=judged)

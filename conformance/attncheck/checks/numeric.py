@@ -1,5 +1,7 @@
 """Numbers: the target against a float64 reference that shares its weights."""
 
+from collections.abc import Callable
+
 import torch
 
 from attncheck.allowed import mask_of
@@ -44,10 +46,10 @@ def oracle(subject: Subject, case: Case, oracle: Subject | None) -> None:
     want, bound = expected(subject, oracle, got)
     sight = Sight(subject, allowed, case)
     close(got, want.out, bound, "against the float64 reference on the same weights", rows=sight.judged)
-    _weights(subject, got, want, max(bound, 64 * torch.finfo(subject.dtype).eps), sight.judged)
+    _weights(subject, got, want, bound, sight.judged)
 
 
-def _weights(subject: Subject, got: Answer, want: Answer, bound: float, judged: torch.Tensor) -> None:
+def _weights(subject: Subject, got: Answer, want: Answer, bound: Callable[[], float], judged: torch.Tensor) -> None:
     """The returned weights against the reference's, where both are (N,h,T,S)."""
     shape = (got.case.N, subject.heads, got.case.T, got.case.S)
     if got.weights is None or want.weights is None or got.weights.shape != shape:
@@ -55,9 +57,13 @@ def _weights(subject: Subject, got: Answer, want: Answer, bound: float, judged: 
     rows = judged if judged.ndim == 3 else judged[:, None].expand(shape[:3])
     error = (got.weights.detach().cpu().double() - want.weights.detach()).abs().nan_to_num(torch.inf)
     error = error.masked_fill(~rows[..., None], 0.0)
-    if not float(error.max()) <= bound:
+    eps = torch.finfo(subject.dtype).eps
+    if float(error.max()) <= 64 * eps:
+        return
+    limit = max(bound(), 64 * eps)
+    if not float(error.max()) <= limit:
         index = tuple(int(i) for i in torch.unravel_index(error.argmax(), error.shape))
         value = float(want.weights[index])
-        test = f"assert abs(before_weights[{', '.join(map(str, index))}].item() - {value!r}) <= {bound!r}"
+        test = f"assert abs(before_weights[{', '.join(map(str, index))}].item() - {value!r}) <= {limit!r}"
         told = f"weights{list(index)} are {float(got.weights[index]):.4g}, expected {value:.4g}"
         fail(f"against the float64 reference on the same weights: {told}", got, test=test)

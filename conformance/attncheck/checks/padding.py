@@ -3,7 +3,7 @@
 import torch
 
 from attncheck.allowed import real_tokens
-from attncheck.compare import Inapplicable, answered, changed, close, tolerance, unchanged
+from attncheck.compare import Inapplicable, answered, changed, close, tolerance_of, unchanged
 from attncheck.inputs import Inputs
 from attncheck.registry import check
 from attncheck.sight import Sight
@@ -47,7 +47,7 @@ def padding(subject: Subject, case: Case, oracle: Subject | None) -> None:
     allowed, inputs = real_tokens(case), subject.draw(case)
     sight = Sight(subject, allowed, case)
     before = answered(subject.attempt(inputs, allowed, case))
-    for n in range(case.N):
+    for n in range(min(case.N, 2)):
         padded = (~allowed[n, 0, 0]).nonzero().flatten().tolist()
         rows = sight.blind(padded).clone()
         rows[torch.arange(case.N) != n] = False
@@ -94,7 +94,7 @@ def padding_length(subject: Subject, case: Case, oracle: Subject | None) -> None
     start = 0 if right or not inputs.tied else more
     judged = Sight(subject, allowed, case).judged
     after = after.narrowed(start, case.T)
-    close(after, before.out, tolerance(before), f"with {more} more keys of padding on the {case['side']}",
+    close(after, before.out, tolerance_of(before), f"with {more} more keys of padding on the {case['side']}",
           (before, "before"), rows=judged, part=f"after[..., {start}:{start + case.T}, :]")  # fmt: skip
 
 

@@ -6,7 +6,7 @@ N batch, T queries, S keys
 import torch
 
 from attncheck.allowed import mask_of, random_mask
-from attncheck.compare import Inapplicable, answered, changed, close, fail, premise, tolerance, unchanged
+from attncheck.compare import Inapplicable, answered, changed, close, fail, premise, tolerance, tolerance_of, unchanged
 from attncheck.registry import check
 from attncheck.sight import Sight
 from attncheck.subject import MASK_AXES, Case, Subject
@@ -46,7 +46,7 @@ def permutation(subject: Subject, case: Case, oracle: Subject | None) -> None:
     after = answered(subject.attempt(inputs.reindexed(order, -2, names), None, case))
     want = before.out[..., order, :] if inputs.tied else before.out
     what = "after rotating the tokens by one" if inputs.tied else "after rotating the memory by one"
-    close(after, want, tolerance(before), what, (before, f"before[..., {order}, :]" if inputs.tied else "before"))
+    close(after, want, tolerance_of(before), what, (before, f"before[..., {order}, :]" if inputs.tied else "before"))
     if inputs.tied and not bool((want != before.out).any()):
         fail("all positions have the same output, although their tokens differ", before,
              test="assert (before != before.roll(1, -2)).any()")  # fmt: skip
@@ -76,7 +76,7 @@ def permutation_masked(subject: Subject, case: Case, oracle: Subject | None) -> 
     before = answered(subject.attempt(inputs, allowed, case))
     after = answered(subject.attempt(inputs.reindexed(order, -2), turned, case))
     judged = Sight(subject, turned, case).judged
-    close(after, before.out[..., order, :], tolerance(before), "after rotating the tokens and the mask by one",
+    close(after, before.out[..., order, :], tolerance_of(before), "after rotating the tokens and the mask by one",
           (before, f"before[..., {order}, :]"), rows=judged)  # fmt: skip
 
 
@@ -102,7 +102,7 @@ def keys(subject: Subject, case: Case, oracle: Subject | None) -> None:
     before = answered(subject.attempt(inputs, allowed, case))
     turned = None if allowed is None else allowed[..., order]
     after = answered(subject.attempt(inputs.reindexed(order, -2, "key value"), turned, case))
-    close(after, before.out, tolerance(before), "with the memory and the mask's key axis backwards",
+    close(after, before.out, tolerance_of(before), "with the memory and the mask's key axis backwards",
           (before, "before"))  # fmt: skip
 
 
@@ -172,7 +172,7 @@ def batch(subject: Subject, case: Case, oracle: Subject | None) -> None:
             subject.attempt(inputs.reindexed([n], 0), None if allowed is None else allowed[n:], case.but(N=1))
         )
         what = f"sample {n} alone against the same sample in the batch"
-        close(alone, before.out[n:], tolerance(before), what, (before, f"before[{n}:]"))
+        close(alone, before.out[n:], tolerance_of(before), what, (before, f"before[{n}:]"))
     elif case.S > 1:
         last = case.S - 1
         rows = Sight(subject, allowed, case).seeing([last])

@@ -38,12 +38,13 @@ def leading(results: Iterable[CheckReport]) -> dict[str, str]:
 
 def causes(target: TargetReport) -> list[str]:
     """A line for each cause, with the checks that it fails; nothing where there is one finding only."""
-    bad = [r for r in target.results if r.status == "failed" and r.finding is not None]
     found: dict[str, list[str]] = {}
-    for r in bad:
-        cause = r.finding["likely_cause"].partition(": ")[0] if r.finding["fault"] else "no single known fault"
-        found.setdefault(cause, []).append(r.check)
-    return [f"  {cause}: {', '.join(checks)}" for cause, checks in found.items()] if len(bad) > 1 else []
+    for r in target.results:
+        if r.status == "failed" and r.finding is not None:
+            cause = r.finding["likely_cause"].partition(": ")[0] if r.finding["fault"] else "no single known fault"
+            found.setdefault(cause, []).append(r.check)
+    several = sum(map(len, found.values())) > 1
+    return [f"  {cause}: {', '.join(checks)}" for cause, checks in found.items()] if several else []
 
 
 def summary(target: TargetReport) -> str:
