@@ -13,6 +13,7 @@ DECLARED = {
     "padding_mask": ("real", "padding"),
     "fully_masked": ("nan", "zero", "uniform", "unmasked", "raise", "undefined"),
     "causal": ("no", "top-left", "bottom-right", "prefix:K"),
+    "causal_under_mask": ("kept", "replaced"),
     "window": (),
     "layout": ("batch-first", "seq-first", "heads", "heads-last"),
     "scale": (),

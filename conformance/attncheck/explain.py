@@ -23,31 +23,51 @@ def likely_cause(
 ) -> Cause:
     """Try each fault on a battery of calls around the failing one; it must agree in all, and the sound one not.
 
-    Where the sound reference agrees too, the fault shows in something else than these outputs: then the check's own
-    killers are tried, and the one is named of which the check says the same, number for number; else the first that
-    breaks the same call, or of which the check says the same but for the numbers.
+    Where the sound reference agrees too, or the order of calls matters, the fault shows in something else than these
+    outputs: then it is the check's own killer of which the check says the same.
     """
     sound = build(subject, None)
     if sound is None:
         return Cause()
     calls = battery(subject, failure, case)
-    possible = [fault for fault in faults if fits(fault, subject)]
-    cause = Cause(text="no single known fault explains it")
-    unlike = not agrees(sound, calls)
-    if unlike and (cause := same_outputs(subject, possible, build, calls)).fault:
+    shows = not agrees(sound, calls)
+    cause = Cause(text=UNKNOWN)
+    if shows and (cause := same_outputs(subject, [f for f in faults if fits(f, subject)], build, calls)).fault:
         return cause
-    told = {fault.id: (fault, twin) for fault in killers if fits(fault, subject) and (twin := build(subject, fault))}
-    said = {id: finds(twin, sound) for id, (_, twin) in told.items()}
-    same = [id for id, text in said.items() if text == failure.evidence]
-    for id, (fault, twin) in told.items():
-        # What a module remembers or does to its inputs shows in the order of calls, which the battery does not keep.
-        loosely = not unlike or fault.family in ("state", "inputs", "strides")
-        like = loosely and (breaks_alike(twin, sound, failure) or kind_of(said[id]) == kind_of(failure.evidence))
-        same += [id] if like else []
-    if same:
-        fault = told[same[0]][0]
-        return Cause(fault.id, f"{fault.summary} ({fault.id}): the check fails in the same way with it")
-    return cause
+    twins = {f: twin for f in killers if fits(f, subject) and (twin := build(subject, f))}
+    if shows:
+        # Not in float64, but perhaps in the target's own dtype, where numbers overflow or underflow.
+        same = next((f for f, twin in twins.items() if agrees(twin.at(subject.dtype), calls)), None)
+        if same is not None:
+            return _named(same, "gives the same outputs on the same weights")
+        # What a module remembers, or does to its inputs, shows in the order of calls, which the battery does not keep.
+        twins = {f: twin for f, twin in twins.items() if f.family in ("state", "inputs", "strides")}
+    return _found_alike(twins, sound, failure, finds, exactly=shows) or cause
+
+
+UNKNOWN = "no single known fault explains it"
+
+
+def _named(fault: Any, how: str) -> Cause:
+    return Cause(fault.id, f"{fault.summary} ({fault.id}): {how}")
+
+
+def _found_alike(
+    twins: dict[Any, Subject], sound: Subject, failure: Failure, finds: Finds, exactly: bool
+) -> Cause | None:
+    """The fault of which the check says the same, number for number; else the only one of which it says so in words."""
+    said = {fault: finds(twin, sound) for fault, twin in twins.items()}
+    exact = [fault for fault, text in said.items() if text == failure.evidence]
+    words = [
+        fault
+        for fault, text in ({} if exactly else said).items()
+        if breaks_alike(twins[fault], sound, failure) or kind_of(text) == kind_of(failure.evidence)
+    ]
+    if exact or len(words) == 1:
+        return _named((exact or words)[0], "the check fails in the same way with it")
+    if words:
+        return Cause(text=f"{UNKNOWN}; the check fails in like words with {', '.join(fault.id for fault in words)}")
+    return None
 
 
 def kind_of(evidence: str | None) -> str | None:
@@ -59,10 +79,10 @@ def same_outputs(subject: Subject, faults: Iterable[Any], build: Build, calls: l
     for fault in faults:
         for policy in POLICIES:
             if agrees(build(subject, fault, dead_rows=policy), calls):
-                return Cause(fault.id, f"{fault.summary} ({fault.id}): gives the same outputs on the same weights")
+                return _named(fault, "gives the same outputs on the same weights")
     scale = fitted_scale(build(subject, scale=1.0), calls)
     if scale is None:
-        return Cause(text="no single known fault explains it")
+        return Cause(text=UNKNOWN)
     usual = width_of(subject) ** -0.5
     meant = f"if it is meant, declare scale={scale:.4g}"
     return Cause(text=f"the scores are scaled by {scale:.4g}, where 1/sqrt(d) is {usual:.4g}; {meant}")

@@ -106,7 +106,7 @@ class Inputs:
         """The named tensors shortened to their first `length` places along an axis; all of one that is tied."""
 
         def change(name: str, x: Tensor) -> tuple[Tensor, str]:
-            return x.narrow(axis, 0, length), f"{name}.narrow({axis}, 0, {length})"
+            return x.narrow(axis, 0, length).contiguous(), f"{name}.narrow({axis}, 0, {length}).contiguous()"
 
         return self.map(lambda name, x: change(name, x) if self.tied or name in names.split() else (x, ""))
 

@@ -111,7 +111,7 @@ def fitted_scale(twin: Subject | None, calls: list[Answer]) -> float | None:
     if error(middle) == math.inf:
         return None
     low, high = middle - 0.25, middle + 0.25
-    for _ in range(30):
+    for _ in range(70):
         a, b = low + 0.382 * (high - low), low + 0.618 * (high - low)
         low, high = (low, b) if error(a) < error(b) else (a, high)
     module.factor = math.exp((low + high) / 2)

@@ -21,16 +21,17 @@ def reading_of(subject: Subject, readings: list[Reading], share: Share, faults: 
     """The reading under which the reference, sound or with one known fault, gives one of the target's plain outputs."""
     calls = plain_calls(subject)
     readings = [r for r in readings if calls and out_width(r, subject) in (None, calls[0].out.shape[-1])]
-    for reading in readings:
+    learned = subject.says("scale") == "learned"
+    for reading in () if learned else readings:
         twin = share(subject, reading)
         if any(agrees(twin, [call]) for call in calls):
             return reading
-    likely = readings[:2]
+    likely = readings[: None if learned else 2]
     for reading in likely:
         scale = fitted_scale(share(subject, reading, scale=1.0), calls[:1])
         if scale is not None:
             # Declared as learned, it is taken as it is; otherwise it is what numeric.oracle will report.
-            subject.twins["scale"] = scale if subject.says("scale") == "learned" else None
+            subject.twins["scale"] = scale if learned else None
             return reading
     known = list(faults)
     return next((r for r in likely if _gives_with_fault(subject, r, calls, share, known)), None)

@@ -188,6 +188,8 @@ class Subject:
     def visible(self, allowed: Tensor | None, case: Case) -> Tensor:
         """What each query may see after the mask and the target's own pattern, as (N,h,T,S)."""
         visible = self.pattern(case.T, case.S)
+        if allowed is not None and self.says("causal_under_mask") == "replaced":
+            visible = torch.ones_like(visible)
         if allowed is not None:
             visible = visible & (allowed.cpu() != -torch.inf if allowed.is_floating_point() else allowed.cpu())
         return visible.expand(case.N, self.heads, case.T, case.S)

@@ -68,6 +68,10 @@ def sharing(subject: Subject, weights: dict[str, torch.Tensor], fault: Any = Non
     if window != "none":
         left, _, right = window.partition(":")
         settings["window"] = (int(left), int(right)) if right else (1 - int(left), 0)
+    if subject.says("softcap"):
+        settings["softcap"] = float(str(subject.says("softcap")))
+    if subject.says("causal_under_mask") == "replaced":
+        settings["masked"] = "instead"
     settings = {"scale": scale_of(subject, weights), **settings}
     cls = base if fault is None else fault.broken(base)
     # Grouped heads show in the shapes, whatever the constructor called them.

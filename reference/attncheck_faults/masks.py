@@ -137,10 +137,10 @@ def heads_as_batch(m, sound, scores, allowed):
     return sound(scores, allowed.transpose(0, 1) if lost else allowed)
 
 
-@fault("mask.ignored-at-batch-one", step="mask")
-def batch_one(m, sound, scores, allowed):
+@fault("mask.ignored-at-batch-one", step="attend")
+def batch_one(m, sound, q, k, v, allowed, bias):
     """The mask is dropped where the batch has one sample"""
-    return sound(scores, None if scores.shape[0] == 1 else allowed)
+    return sound(q, k, v, *((None, None) if q.shape[0] == 1 else (allowed, bias)))
 
 
 @fault("mask.dropped-across", step="mask", bugs=("B153", "B067"))

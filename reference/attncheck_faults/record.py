@@ -15,7 +15,7 @@ FAULTS: dict[str, Fault] = {}
 NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Fault:
     """One fault. `run(module, sound, *arguments)` stands for one step; `sound` is the step as it should be.
 

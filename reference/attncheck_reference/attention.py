@@ -12,7 +12,7 @@ import math
 import torch
 from torch import Tensor, nn
 
-from attncheck_reference.masks import CORNERS, DEAD_ROWS, check_allowed, check_bias, combined, pattern
+from attncheck_reference.masks import CORNERS, DEAD_ROWS, MASKED, check_allowed, check_bias, combined, pattern
 
 
 class DotProductAttention(nn.Module):
@@ -20,6 +20,8 @@ class DotProductAttention(nn.Module):
 
     causal: query t sees keys up to t (`corner="top-left"`) or up to t + S - T (`"bottom-right"`).
     window: (L, R), query t sees keys t+L .. t+R.  scale: factor of the scores, 1/sqrt(d) where None.
+    softcap: c, scaled scores become c * tanh(score / c) (Gemma Team 2024, "Gemma 2", section 2).
+    masked: "also", a given mask adds to causality and window, or "instead", it takes their place.
     dead_rows: what a query without an allowed key gives: "refuse" (ValueError), "nan", "zero" or "uniform".
     """
 
@@ -32,6 +34,8 @@ class DotProductAttention(nn.Module):
         corner: str = "top-left",
         window: tuple[int, int] | None = None,
         scale: float | None = None,
+        softcap: float | None = None,
+        masked: str = "also",
         dropout: float = 0.0,
         dead_rows: str = "refuse",
     ) -> None:
@@ -46,7 +50,10 @@ class DotProductAttention(nn.Module):
         if not 0.0 <= dropout < 1.0:
             raise ValueError(f"dropout={dropout}: expected 0 <= dropout < 1")
         self.heads, self.kv_heads, self.factor, self.dead_rows = heads, kv_heads, scale, dead_rows
+        if masked not in MASKED:
+            raise ValueError(f"masked={masked!r}: expected one of {', '.join(MASKED)}")
         self.causal, self.corner, self.window = causal, corner, window
+        self.softcap, self.masked = softcap, masked
         self.drop = nn.Dropout(dropout)
         self.extra_keys = 0
 
@@ -85,10 +92,12 @@ class DotProductAttention(nn.Module):
         shape_NhTS = (q_NhTd.shape[0], self.heads, q_NhTd.shape[-2], k_NhSd.shape[-2])
         check_allowed(allowed, shape_NhTS, q_NhTd.device)
         check_bias(bias, shape_NhTS)
-        scores_NhTS = self.scale(self.score(q_NhTd, k_NhSd), q_NhTd.shape[-1])
+        scores_NhTS = self.cap(self.scale(self.score(q_NhTd, k_NhSd), q_NhTd.shape[-1]))
         if bias is not None:
             scores_NhTS = scores_NhTS + bias.masked_fill(bias == -torch.inf, 0.0)
-        allowed = combined(self.pattern(*shape_NhTS[2:], q_NhTd.device), allowed, bias)
+        instead = self.masked == "instead" and (allowed is not None or bias is not None)
+        pattern_TS = None if instead else self.pattern(*shape_NhTS[2:], q_NhTd.device)
+        allowed = combined(pattern_TS, allowed, bias)
         scores_NhTX, v_NhXe = self.extend(q_NhTd, self.mask(scores_NhTS, allowed), v_NhSe)
         weights_NhTX = self.settle_dead_rows(self.softmax(scores_NhTX), allowed)
         return self.mix(self.dropout(weights_NhTX), v_NhXe), weights_NhTX[..., : shape_NhTS[-1]]
@@ -102,6 +111,9 @@ class DotProductAttention(nn.Module):
 
     def scale(self, scores_NhTS: Tensor, d: int) -> Tensor:
         return scores_NhTS * (1 / math.sqrt(d) if self.factor is None else self.factor)
+
+    def cap(self, scores_NhTS: Tensor) -> Tensor:
+        return scores_NhTS if self.softcap is None else self.softcap * torch.tanh(scores_NhTS / self.softcap)
 
     def pattern(self, T: int, S: int, device: torch.device) -> Tensor | None:
         """The built-in mask (T,S), None where every key is in sight."""

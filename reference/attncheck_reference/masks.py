@@ -8,6 +8,7 @@ from torch import Tensor
 
 DEAD_ROWS = ("refuse", "nan", "zero", "uniform")
 CORNERS = ("top-left", "bottom-right")
+MASKED = ("also", "instead")
 
 
 def pattern(

@@ -12,7 +12,7 @@ from torch import nn
 
 from attncheck.subject import Convention
 from attncheck_adapters.infer.form import Form
-from attncheck_adapters.infer.masks import find_masks
+from attncheck_adapters.infer.masks import find_masks, mask_replaces_pattern
 from attncheck_adapters.infer.probe import Probe, find_causality, find_layout, find_output, find_weights
 
 
@@ -37,6 +37,9 @@ def observed(
     found["causal"] = replace(causal, value=seen.value) if causal and seen.value in CORNERS else causal or seen
     if window is not None:
         found["window"] = window
+    if causal is None and "causal" not in declare and seen.value != "no" and mask_replaces_pattern(probe, heads):
+        evidence = "under a mask that blocks nothing every query sees every key"
+        found["causal_under_mask"] = Convention("replaced", "observed", evidence)
     found["weights"] = _weights_kind(probe)
     if seen.value == "no" and window is None:
         found["positions"] = find_positions(probe)

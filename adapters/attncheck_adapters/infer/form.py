@@ -61,4 +61,9 @@ def form_of(function: Callable[..., Any], label: str) -> Form:
             optional.append(role)
     if "query" not in names:
         raise BadTarget(f"calling {label}: no argument of {[p.name for p in parameters]} is known to be the query")
+    others = [name for name in unread if "mask" in name.lower() and call_role(name) == "mask"]
+    if others and "memory" in optional:
+        # The mask that was read is the one of self-attention.
+        names.pop("memory")
+        unread.append(f"with a memory, which goes with {others[0]}")
     return Form(names, extra={"optional": tuple(optional), "unread": tuple(unread)})

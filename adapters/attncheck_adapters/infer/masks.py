@@ -70,6 +70,20 @@ def _adds_floats(probe: Probe) -> bool:
     return bool(0 < moved < most / 10)
 
 
+def mask_replaces_pattern(probe: Probe, heads: int) -> bool:
+    """Whether a mask that blocks nothing takes the place of the target's own triangle."""
+    fitting = [m for m in probe.form.masks if "T" in m[1]]
+    if not fitting:
+        return False
+    argument, axes, encoding = fitting[0]
+    inputs = probe.inputs(probe.sources()[0], S=T_)
+    names = {"m": torch.ones(1, 1, T_, T_, dtype=torch.bool), "N": N_, "h": heads, "T": T_, "S": T_}
+    m = eval(NATIVE[axes][0], names)
+    given = eval(ENCODE[encoding], {"m": m, "torch": torch, "query": inputs.query})
+    moved = probe.movement(inputs, **{argument: given})
+    return moved is not None and bool((moved > 0).all())
+
+
 PADDING = {"allowed": "real", "blocked": "padding", "additive": "additive"}
 
 
@@ -125,15 +139,19 @@ def _meanings(probe: Probe, argument: str, axes: str, heads: int) -> dict[str, s
     N, T, S = N_, T_, inputs.key.shape[-2]
     mask = _test_mask(axes, heads, N, T, S)
     native = eval(NATIVE[axes][0], {"m": mask, "N": N, "h": heads, "T": T, "S": S}).contiguous()
-    found = {}
-    for encoding in ("bool", "additive", "int"):
-        given = {"bool": native, "int": native.long()}.get(encoding)
-        given = additive.encode(native, probe.dtype) if given is None else given
-        moved = probe.movement(inputs, **{argument: given})
-        if moved is not None:
-            found[encoding] = _verdict(moved, mask.expand(N, heads, T, S), sources == "self")
-        if found.get(encoding) in ("allowed", "blocked"):
-            break
+    plain = probe.movement(inputs)
+    # What the target itself hides says nothing of the mask.
+    acting = torch.ones(N, T, S, dtype=torch.bool) if plain is None or not plain.any() else plain > 0
+    found: dict[str, str] = {}
+    for strict in (True, False):
+        for encoding in ("bool", "additive", "int"):
+            given = {"bool": native, "int": native.long()}.get(encoding)
+            given = additive.encode(native, probe.dtype) if given is None else given
+            moved = probe.movement(inputs, **{argument: given})
+            if moved is not None:
+                found[encoding] = _verdict(moved, mask.expand(N, heads, T, S), acting, sources == "self", strict)
+            if found.get(encoding) in ("allowed", "blocked"):
+                return found
     return found
 
 
@@ -146,15 +164,18 @@ def _test_mask(axes: str, heads: int, N: int, T: int, S: int) -> Tensor:
     return mask.expand(N if "N" in axes else 1, heads if "h" in axes else 1, -1, -1)
 
 
-def _verdict(moved_NTS: Tensor, mask_NhTS: Tensor, tied: bool) -> str:
-    """True is allowed where its keys act far more strongly than those of False, blocked the other way round."""
+def _verdict(moved_NTS: Tensor, mask_NhTS: Tensor, acting_NTS: Tensor, tied: bool, strict: bool) -> str:
+    """True is allowed where its keys act far more strongly than those of False, blocked the other way round.
+
+    strict: so far that the others hardly act at all; a bool that is added to the scores as 0 and 1 only prefers keys.
+    """
     true = mask_NhTS.any(1)
-    judged = torch.ones_like(true)
-    if tied:
-        judged = judged & ~torch.eye(true.shape[-1], dtype=torch.bool)
+    judged = acting_NTS & ~torch.eye(true.shape[-1], dtype=torch.bool) if tied else acting_NTS
     acts, rests = moved_NTS[true & judged], moved_NTS[~true & judged]
-    strong, weak = float(acts.median()), float(rests.median())
-    return "allowed" if strong > 4 * weak else "blocked" if weak > 4 * strong else "none"
+    if not len(acts) or not len(rests):
+        return "none"
+    strong, weak, factor = float(acts.median()), float(rests.median()), 1e3 if strict else 4.0
+    return "allowed" if strong > factor * weak else "blocked" if weak > factor * strong else "none"
 
 
 def _without_twins(taken: list[str]) -> list[str]:

@@ -9,7 +9,7 @@ CONSTRUCTOR: dict[str, tuple[str, ...]] = {
         "embedding_size", "emb", "features", "channels", "num_hiddens", "dim_in", "model_size", "d_embed",
         "n_embed", "embd_dim", "d_hidden", "dim_model", "query_dim", "q_dim", "query_size", "input_size", "n_state",
         "n_units", "units", "dmodel", "size", "hidden", "d", "n_dim", "in_channels", "feature_dim", "state_dim",
-        "model_width", "D", "k", "c", "e", "E",
+        "model_width", "nx", "n_features", "D", "k", "c", "e", "E",
     ),
     "heads": (
         "num_heads", "n_heads", "heads", "nhead", "n_head", "num_attention_heads", "h", "num_head", "nheads",
@@ -22,13 +22,13 @@ CONSTRUCTOR: dict[str, tuple[str, ...]] = {
     ),
     "head_width": (
         "head_dim", "d_head", "dim_head", "d_k", "head_size", "key_dim", "dk", "dim_k", "attn_dim", "d_kq",
-        "qk_dim",
+        "qk_dim", "d_kv",
     ),
     "value_width": ("d_v", "dv", "dim_v", "value_dim"),
     "out_width": ("d_out", "out_dim", "output_dim", "dim_out", "out_features", "output_size"),
     "memory_width": (
         "context_dim", "cross_attention_dim", "encoder_dim", "memory_dim", "d_memory", "d_context", "kv_dim",
-        "d_kv", "cross_dim", "d_encoder", "d_cross", "key_size", "value_size", "cond_dim", "context_width",
+        "cross_dim", "d_encoder", "d_cross", "key_size", "value_size", "cond_dim", "context_width",
     ),
     "dropout": (
         "dropout", "p", "dropout_p", "attn_dropout", "p_dropout", "dropout_rate", "attn_pdrop", "drop", "attn_drop",

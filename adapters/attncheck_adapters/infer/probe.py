@@ -94,6 +94,12 @@ class Probe:
 def find_output(probe: Probe, label: str) -> None:
     """Which part of the result is the output, and which the weights, by their shapes."""
     drop_refused_memory(probe)
+    if not probe.sources():
+        q, k, _ = probe.widths
+        raise BadTarget(
+            f"calling {label}: one argument takes queries and memory, but its weights have widths {q} and {k}; "
+            f'describe the call by adapter = "pkg.testing:make" in [tool.attncheck.targets."{label}"]'
+        )
     sources = probe.sources()[-1]
     inputs = probe.inputs(sources)
     T, S = inputs.query.shape[-2], inputs.key.shape[-2]

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 import torch
 
 from attncheck.allowed import mask_of
-from attncheck.compare import answered, close, fail, finite, tolerance_of, unchanged
+from attncheck.compare import Inapplicable, answered, close, fail, finite, tolerance_of, unchanged
 from attncheck.inputs import Change
 from attncheck.registry import check
 from attncheck.sight import Sight
-from attncheck.subject import MASK_AXES, Answer, Case, Subject
+from attncheck.subject import MASK_AXES, Answer, Case, Refusal, Subject
 
 
 @check(
@@ -132,7 +132,8 @@ def watched(subject: Subject) -> Iterator[list[tuple[str, torch.Tensor, torch.Te
 def strides(subject: Subject, case: Case, oracle: Subject | None) -> None:
     """Inputs and masks that are views of other memory give the answer of contiguous ones.
 
-    Slices, transposes, views with an offset, and one sample expanded to a batch. The bound is numeric.
+    Slices, transposes, views with an offset, and one sample expanded to a batch. The bound is numeric. A refusal is
+    loud, and passes over.
 
     Why: heads arrive as transposed views, and code that reads memory by as_strided or data_ptr takes other numbers.
     Fix: call .contiguous() before anything that reads raw memory, or use reshape and index through strides.
@@ -145,10 +146,12 @@ def strides(subject: Subject, case: Case, oracle: Subject | None) -> None:
                                            + ", ".join("1" * (x.ndim - 1)) + ")"))  # fmt: skip
     before = answered(subject.attempt(drawn, allowed, plain))
     views = drawn.strided() if case["view"] == "sliced" else drawn.map(VIEWS[case["view"]])
-    after = answered(subject.attempt(views, None if allowed is None else allowed.mT.contiguous().mT, plain))
+    after = subject.attempt(views, None if allowed is None else allowed.mT.contiguous().mT, plain)
+    if isinstance(after, Refusal):
+        raise Inapplicable(f"{case['view']} inputs are refused: {after}")
     what = f"{case['view']} inputs against contiguous ones"
     judged = Sight(subject, allowed, case).judged
-    close(after, before.out, tolerance_of(before), what, (before, "before"), rows=judged)
+    close(answered(after), before.out, tolerance_of(before), what, (before, "before"), rows=judged)
 
 
 VIEWS: dict[str, Change] = {

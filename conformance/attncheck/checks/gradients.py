@@ -9,7 +9,6 @@ from attncheck.graphs import exported_program, unheard
 from attncheck.registry import check
 from attncheck.subject import WITH_GRAD, Answer, Case, Refusal, Subject
 
-
 Place = tuple[Tensor, Tensor | None]  # an input or parameter, and its gradient
 
 

@@ -115,7 +115,7 @@ def state(subject: Subject, case: Case, oracle: Subject | None) -> None:
 @check(
     "contract.history",
     strength=1,
-    axes={"mask": ("none", "TS", "N1TS")},
+    axes={"mask": ("none", "TS", "N11S", "N1TS")},
     where=lambda case: case.T > 2 and case.S > 2,
     faults=("causal.mask-of-first-length", "state.mask-remembered", "state.memory-remembered"),
 )
