@@ -87,11 +87,14 @@ class Reference:
             q, k, _ = m.project(*inputs.tensors())
             return m.score(m.split(q, m.heads), m.spread(m.split(k, m.kv_heads)))
 
-    def mixed(self, weights: Tensor, value: Tensor) -> Tensor:
-        """The output (N,T,Do) that weights (N,h,T,S) give with values (N,S,Dv)."""
+    def contributions(self, value: Tensor) -> tuple[Tensor, Tensor]:
+        """What each key of each head adds to the output at weight 1 (N,h,S,Do), and the output without any (Do)."""
         m = cast(MultiHeadAttention, self.module)
         with torch.no_grad():
-            return m.output(m.merge(m.mix(weights, m.spread(m.split(m.v(value), m.kv_heads)))))
+            v_NhSe = m.spread(m.split(m.v(value), m.kv_heads))
+            alone_NhShe = torch.diag_embed(v_NhSe.transpose(1, -1)).permute(0, 3, 2, 4, 1)
+            bias = m.output(torch.zeros(self.heads * v_NhSe.shape[-1], dtype=value.dtype))
+            return m.output(alone_NhShe.flatten(-2)) - bias, bias
 
     def rebuilt(self, seed: int) -> Reference:
         """The same, built anew."""

@@ -13,6 +13,9 @@ from torch import Tensor
 
 from attncheck.subject import Answer, Refusal
 
+# The test of a call that was answered, where any exception was expected.
+REFUSAL = "refusal"
+
 
 class Failure(Exception):
     """A property does not hold: the claim that is broken, the evidence, and what is needed to show it again.

@@ -79,6 +79,7 @@ class Answer:
     allowed: Tensor | None
     case: Case
     subject: Subject
+    seed: int = 0  # of the global generator, before the call
 
     @property
     def out(self) -> Tensor:
@@ -98,6 +99,7 @@ class Refusal:
     allowed: Tensor | None
     case: Case
     subject: Subject
+    seed: int = 0
 
     @property
     def unsupported(self) -> bool:
@@ -215,8 +217,8 @@ class Subject:
             except (KeyboardInterrupt, TimedOut):
                 raise
             except BaseException as error:
-                return Refusal(error, inputs, allowed, case, self)
-        return Answer(output, weights, inputs, allowed, case, self)
+                return Refusal(error, inputs, allowed, case, self, seed)
+        return Answer(output, weights, inputs, allowed, case, self, seed)
 
     def start_anew(self) -> None:
         """A target that declares `stateful` is told that the next call is a new sequence."""
@@ -246,7 +248,19 @@ class Subject:
 
     def copied(self) -> Subject:
         """The same target as a deep copy."""
-        return replace(self, adapter=copied(self.adapter), twins={})
+        setup = (*self.setup, "import copy", "target = copy.deepcopy(target)")
+        return replace(self, adapter=copied(self.adapter), setup=setup, twins={})
+
+    def reloaded(self) -> Subject | None:
+        """The same target built anew under another seed, with the saved state loaded; None if it cannot be."""
+        other = self.rebuilt(seed=1)
+        if other is None or other.module is None or self.module is None:
+            return None
+        other.module.load_state_dict(self.module.state_dict(), strict=False)
+        source = getattr(self.adapter, "source", None)
+        made = "" if source is None else source(()).replace("manual_seed(0)", "manual_seed(1)")
+        loading = "target.load_state_dict(kept.state_dict(), strict=False)"
+        return replace(other, setup=(*self.setup, "kept = target", *made.splitlines(), *self.setup, loading))
 
     def rebuilt(self, seed: int = 0) -> Subject | None:
         """The same target built anew, as it is before its first call, its weights drawn under `seed`; None if it cannot

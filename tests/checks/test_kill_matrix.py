@@ -18,6 +18,8 @@ TWINS = {
     "inputs.query-scaled-in-place": {None},
     "inputs.mask-inverted-in-place": {None},
     "inputs.parameter-decays": {None},
+    # The reference with this fault is copied itself on the way.
+    "state.copy-forgets-causality": {None},
 }
 
 
@@ -34,13 +36,18 @@ def sound(init: tuple[tuple[str, object], ...]) -> engine.Target:
 @pytest.mark.parametrize(("check", "fault"), PAIRS, ids=[f"{c.id}-{f}" for c, f in PAIRS])
 def test_check_fails_its_fault_and_names_it(check: Check, fault: str) -> None:
     # A fault may change its module, so that each run gets a fresh one.
-    result = engine.run(check, wiring.faulty_target(faults()[fault]))
+    result = engine.run(check, wiring.faulty_target(faults()[fault]), wiring.effort(check, True))
     assert result.status == "failed", result
     assert result.finding is not None
     assert result.finding.fault in {fault} | TWINS.get(fault, set()), result.finding.likely_cause
 
 
-SETTINGS = [{}, {"causal": True}, {"kv_heads": 2}, {"dead_rows": "uniform"}, {"dead_rows": "nan"}, {"window": (-2, 1)}]
+SETTINGS = [
+    {}, {"causal": True}, {"kv_heads": 2}, {"dead_rows": "uniform"}, {"dead_rows": "nan"}, {"window": (-2, 1)},
+    {"causal": True, "window": (-2, 0)}, {"causal": True, "corner": "bottom-right"}, {"extra_keys": 1},
+]  # fmt: skip
+# What the plain reference has not: a window, positions, fewer key heads.
+NOT_ASKED = {"causal.window", "symmetry.positions-matter", "heads.order"}
 
 
 @pytest.mark.parametrize("init", SETTINGS, ids=str)
@@ -51,8 +58,9 @@ def test_check_passes_the_sound_reference(check: Check, init: dict[str, object])
 
 
 def test_each_check_applies_to_the_plain_reference() -> None:
-    statuses = {check.id: engine.run(check, sound(()), "quick").status for check in CHECKS}
-    assert set(statuses.values()) == {"passed"}, statuses
+    statuses = {check.id: engine.run(check, sound(()), "quick").status for check in CHECKS if check.profile == "quick"}
+    assert {id for id, status in statuses.items() if status != "passed"} == NOT_ASKED
+    assert {statuses[id] for id in NOT_ASKED} == {"inapplicable"}
 
 
 def test_each_fault_is_named_by_a_check() -> None:
@@ -67,4 +75,5 @@ def test_no_check_names_an_unknown_fault() -> None:
 @pytest.mark.parametrize("check", CHECKS, ids=lambda c: c.id)
 def test_other_profiles_pass_the_sound_reference(check: Check, profile: str) -> None:
     result = engine.run(check, sound(()), profile)
-    assert result.status == "passed", (result, result.finding and result.finding.evidence)
+    expected = "inapplicable" if check.id in NOT_ASKED or profile == "quick" != check.profile else "passed"
+    assert result.status == expected, (result, result.finding and result.finding.evidence)

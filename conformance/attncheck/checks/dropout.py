@@ -70,6 +70,9 @@ def site(subject: Subject, case: Case, oracle: Subject | None) -> None:
     evaluated = answered(subject.attempt(one_sample(subject, case), None, case.but(N=1, mode="eval")))
     dropped = repeated(subject, case)
     draws = dropped.out.double()
+    if bool((draws == draws[:1]).all()) and not torch.equal(draws[0], evaluated.out[0].double()):
+        fail(f"{SAMPLES} equal samples dropped the very same weights", dropped,
+             test="assert not torch.equal(before, before[:1].expand_as(before))")  # fmt: skip
     error = (draws.mean(0) - evaluated.out[0].double()).abs()
     # The sampling error of the standard error itself is a few per cent at this size.
     bound = 1.1 * FAR * draws.std(0) / math.sqrt(SAMPLES) + 1e-5 * evaluated.out.abs().max()

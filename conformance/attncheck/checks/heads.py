@@ -203,8 +203,29 @@ def order(subject: Subject, case: Case, oracle: Subject | None) -> None:
     if len(wrong):
         i, j = wrong[0].tolist()
         shares = "share" if bool(share_hh[i, j]) else "do not share"
-        test = "raise AssertionError('see the evidence')"
+        want = bool(want_hh[i, j])
+        lines = _KERNEL_SHARES if subject.kind == "kernel" else _SHARES
+        test = lines.format(h=h, g=g, i=i, j=j, want=want)
         fail(f"query heads {i} and {j} {shares} a key head, with h={h} and g={g}", answer, test=test)
+
+
+_KERNEL_SHARES = """\
+reads = []
+for head in range({g}):
+    at = torch.tensor([head])
+    after, _ = call(query, key.index_fill(1, at, 0.5), value.index_fill(1, at, 0.5), allowed)
+    reads.append((before != after).any(-1).any(-1).any(0))
+reads = torch.stack(reads)
+assert bool((reads[:, {i}] & reads[:, {j}]).any()) == {want}"""
+_SHARES = """\
+parameters, touched = [p for p in target.parameters() if p.requires_grad], []
+for head in range({h}):
+    weights = before_weights[:, head]
+    total = (weights * torch.randn(weights.shape, generator=torch.Generator().manual_seed(9))).sum()
+    grads = torch.autograd.grad(total, parameters, retain_graph=True, allow_unused=True)
+    touched.append(torch.cat([(g != 0).flatten() for g in grads if g is not None]).double())
+common = touched[{i}] @ touched[{j}]
+assert bool(common > 0.1 * min(t.sum() for t in touched)) == {want}"""
 
 
 def _shared_in_kernel(subject: Subject, case: Case) -> tuple[Answer, Tensor]:

@@ -34,7 +34,10 @@ def prefix(subject: Subject, case: Case, oracle: Subject | None) -> None:
         short = case.but(T=length, S=length)
         mask = None if builtin else triangle(short)
         answers[length] = answered(instance.attempt(inputs.cut("query key value", -2, length), mask, short))
-    whole = answers.pop(case.T)
+    whole, first = answers.pop(case.T), answers.pop(2)
+    # In the order of the calls, so that what is kept from the first one shows again.
+    what = f"the first 2 of {case.T} tokens against these alone, which were called before"
+    close(whole.narrowed(0, 2), first.out, tolerance_of(whole), what, (first, "before"), part="after[..., :2, :]")
     for length, answer in answers.items():
         want, told = whole.out[..., :length, :], f"before[..., :{length}, :]"
         what = f"the first {length} tokens alone against the same in all {case.T}"

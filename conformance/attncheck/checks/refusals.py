@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attncheck.compare import Inapplicable, answered, fail
+from attncheck.compare import REFUSAL, Inapplicable, answered, fail
 from attncheck.inputs import Inputs
 from attncheck.registry import check
 from attncheck.subject import Answer, Case, Refusal, Subject
@@ -62,8 +62,7 @@ def rejects(subject: Subject, case: Case, oracle: Subject | None) -> None:
         if answer.unsupported:
             raise Inapplicable(str(answer.error))
         return
-    test = "raise AssertionError('the call above was answered, expected an exception')"
-    fail(f"{wrong} was taken, and the output has shape {tuple(answer.out.shape)}", answer, test=test)
+    fail(f"{wrong} was taken, and the output has shape {tuple(answer.out.shape)}", answer, test=REFUSAL)
 
 
 @check(

@@ -3,7 +3,7 @@
 import torch
 
 from attncheck.allowed import mask_of
-from attncheck.compare import Inapplicable, answered, close, fail, premise, tolerance_of
+from attncheck.compare import Inapplicable, answered, close, fail, floor_of, premise, tolerance, tolerance_of
 from attncheck.registry import check
 from attncheck.sight import Sight
 from attncheck.subject import MASK_AXES, Answer, Case, Subject
@@ -103,8 +103,23 @@ def give_output(subject: Subject, case: Case, oracle: Subject | None) -> None:
     if (subject.says("weight_sum") or "one") != "one":
         return
     weights = asked.weights.detach().cpu().double()
-    mixed = oracle.adapter.mixed(weights.nan_to_num(0.0), inputs.value.detach().cpu().double())
-    close(asked, mixed, tolerance_of(asked), "the output against the returned weights times the values", rows=judged)
+    parts_NhSD, bias_D = oracle.adapter.contributions(inputs.value.detach().cpu().double())
+    mixed_NTD = torch.einsum("nhts,nhsd->ntd", weights.nan_to_num(0.0), parts_NhSD) + bias_D
+    error = (asked.out.double() - mixed_NTD).abs().amax(-1).masked_fill(~judged, 0.0)
+    bound = floor_of(asked, mixed_NTD)
+    if float(error.max()) <= bound or float(error.max()) <= (bound := max(bound, tolerance(asked))):
+        return
+    told = (
+        f"the output differs by {float(error.max()):.2g} (bound {bound:.1g}) from the returned weights times the values"
+    )
+    fail(told, asked, test=_MIX.format(parts=parts_NhSD.tolist(), bias=bias_D.tolist(), judged=judged.tolist(),
+                                       bound=bound))  # fmt: skip
+
+
+_MIX = """\
+parts, bias = torch.tensor({parts}), torch.tensor({bias})  # what each key of each head adds to the output, and the rest
+mixed = torch.einsum("nhts,nhsd->ntd", before_weights.float(), parts) + bias
+assert ((before - mixed).abs().amax(-1)[torch.tensor({judged})] <= max({bound!r}, 1e-5)).all()"""
 
 
 def _asking(case: Case, weights: bool) -> Case:
