@@ -6,7 +6,8 @@ N batch, T queries, S keys, h heads
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -32,6 +33,8 @@ class Reference:
     """The reference under the canonical form; weights and additive masks are asked for by option."""
 
     options: Mapping[str, tuple[Any, ...]] = {"weights": (False, True), "mask": ("bool", "additive")}
+
+    again: Callable[[], Reference] | None = None  # makes the same with the weights that it was given
 
     def __init__(self, module: DotProductAttention, init: Mapping[str, Any]) -> None:
         self.module, self.init = module, dict(init)
@@ -97,7 +100,9 @@ class Reference:
             return m.output(alone_NhShe.flatten(-2)) - bias, bias
 
     def rebuilt(self, seed: int) -> Reference:
-        """The same, built anew."""
+        """The same, built anew; with given weights where it has them."""
+        if self.again is not None:
+            return self.again()
         init = {k: v for k, v in self.init.items() if k != "head_width" or isinstance(self.module, MultiHeadAttention)}
         return Reference(seeded(type(self.module), seed=seed, **init), self.init)
 
@@ -154,9 +159,10 @@ def shared(
     weights: q.weight, k.weight, v.weight, o.weight and their biases, extra_k and extra_v (g,m,d) of keys that every
     query sees; what is missing is left out of the reference.
     """
+    again = partial(shared, weights, heads, kv_heads, target, **attention)
     if not weights:
         kernel = (target or DotProductAttention)(heads, kv_heads, **attention)
-        return _plain(Reference(kernel.double(), {}))
+        return _plain(Reference(kernel.double(), {}), again)
     q, k, v, o = (weights.get(f"{name}.weight") for name in "qkvo")
     if q is None or k is None or v is None:
         raise Refused(f"weights={sorted(weights)}: expected q.weight, k.weight and v.weight")
@@ -172,10 +178,11 @@ def shared(
             parameter.zero_()
             if name in weights:
                 parameter.copy_(weights[name])
-    return _plain(Reference(module, init))
+    return _plain(Reference(module, init), again)
 
 
-def _plain(reference: Reference) -> Reference:
+def _plain(reference: Reference, again: Callable[[], Reference]) -> Reference:
+    reference.again = again
     reference.options = {}
     reference.module.eval()
     reference.dtype = torch.float64

@@ -29,20 +29,22 @@ def likely_cause(
     sound = build(subject, None)
     if sound is None:
         return Cause()
-    calls = battery(subject, failure, case)
-    shows = not agrees(sound, calls)
+    refused = isinstance(failure.before, Refusal)
+    # A call that raised has no outputs to compare, and the others need not show why it did.
+    calls = [] if refused else battery(subject, failure, case)
+    shows = refused or not agrees(sound, calls)
     cause = Cause(text=UNKNOWN)
-    if shows and (cause := same_outputs(subject, [f for f in faults if fits(f, subject)], build, calls)).fault:
+    if shows and calls and (cause := same_outputs(subject, [f for f in faults if fits(f, subject)], build, calls)).fault:
         return cause
     twins = {f: twin for f in killers if fits(f, subject) and (twin := build(subject, f))}
-    if shows:
+    if shows and not refused:
         # Not in float64, but perhaps in the target's own dtype, where numbers overflow or underflow.
         same = next((f for f, twin in twins.items() if agrees(twin.at(subject.dtype), calls)), None)
         if same is not None:
             return _named(same, "gives the same outputs on the same weights")
         # What a module remembers, or does to its inputs, shows in the order of calls, which the battery does not keep.
         twins = {f: twin for f, twin in twins.items() if f.family in ("state", "inputs", "strides")}
-    return _found_alike(twins, sound, failure, finds, exactly=shows) or cause
+    return _found_alike(twins, sound, failure, finds, exactly=shows and not refused) or cause
 
 
 UNKNOWN = "no single known fault explains it"
@@ -61,7 +63,7 @@ def _found_alike(
     words = [
         fault
         for fault, text in ({} if exactly else said).items()
-        if breaks_alike(twins[fault], sound, failure) or kind_of(text) == kind_of(failure.evidence)
+        if breaks_alike(twins[fault], sound, failure) or kind_of(text) == kind_of(failure.evidence) is not None
     ]
     if exact or len(words) == 1:
         return _named((exact or words)[0], "the check fails in the same way with it")

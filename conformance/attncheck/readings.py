@@ -12,7 +12,11 @@ from attncheck.parity import agrees, fitted_scale, plain_calls
 from attncheck.subject import Answer, Convention, Subject
 
 Reading = dict[str, Tensor]
-UNSEEN_WITHOUT_MASK = ("mask", "dropout", "inputs", "weights", "modes")
+# What a plain call in evaluation, of contiguous float32, cannot show.
+UNSEEN = (
+    "mask", "dropout", "inputs", "weights", "modes", "half", "gradient", "state", "strides", "shape", "scores",
+    "window",
+)  # fmt: skip
 # (subject, reading, fault or None, **settings) -> the reference on these weights.
 Share = Callable[..., Subject | None]
 
@@ -68,4 +72,4 @@ def _gives_with_fault(subject: Subject, reading: Reading, calls: list[Answer], s
 def may_be_there(fault: Any, subject: Subject) -> bool:
     """Whether a fault could show in a plain call, and is not what the target declares of itself."""
     softmax_is_free = subject.says("weight_sum") not in (None, "one")
-    return fits(fault, subject) and fault.family not in UNSEEN_WITHOUT_MASK + (("softmax",) if softmax_is_free else ())
+    return fits(fault, subject) and fault.family not in UNSEEN + (("softmax",) if softmax_is_free else ())

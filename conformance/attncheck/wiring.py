@@ -80,7 +80,9 @@ def sharing(subject: Subject, weights: dict[str, torch.Tensor], fault: Any = Non
     )
     adapter = reference.shared(weights, subject.heads, groups, cls, **settings)
     oracle = subject_of(adapter, subject.kind, label="the reference")
-    oracle.widths, oracle.conventions, oracle.masks = subject.widths, subject.conventions, subject.masks
+    # The reference keeps nothing that it could be told to forget.
+    oracle.conventions = {k: c for k, c in subject.conventions.items() if k != "stateful"}
+    oracle.widths, oracle.masks = subject.widths, subject.masks
     return oracle
 
 
@@ -197,13 +199,13 @@ def _placed(subject: Subject, request: Request) -> Subject:
 
 
 def _first_call(subject: Subject) -> None:
-    """The plain unmasked call must work, else there is nothing to check."""
+    """The plain unmasked call of a new instance must work, else there is nothing to check."""
     if not subject.widths[0]:
         raise BadTarget(f"the adapter of {subject.label} says no width; give it `width = D` or `widths = (Dq, Dk, Dv)`")
     sources = subject.sources[0]
     T, S = (5, 5) if sources in ("self", "clones") else (5, 7)
     case = Case(sources, 3, T, S, options={k: v[0] for k, v in subject.options.items()})
-    answer = subject.attempt(subject.draw(case), None, case)
+    answer = (subject.rebuilt() or subject).attempt(subject.draw(case), None, case)
     if isinstance(answer, Refusal):
         raise BadTarget(f"the plain call of {subject.label} in [{case}] raised {answer}")
 

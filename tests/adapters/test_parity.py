@@ -55,7 +55,7 @@ def test_the_reference_on_its_weights_gives_its_output(module: ModuleType, init:
         assert isinstance(got, Answer), got
         want, bound = expected(subject, oracle, got)
         close(got, want.out, bound, f"in [{got.case}]")
-        assert bound < 1e-4
+        assert bound() < 1e-4
         if got.weights is not None:
             assert got.weights.shape == (3, subject.heads, 5, got.case.S)
             assert torch.allclose(got.weights.double(), want.weights, rtol=0, atol=1e-6)

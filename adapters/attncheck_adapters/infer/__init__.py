@@ -180,6 +180,7 @@ def _attention(obj: Any, spec: str, target: Any, recipe: Recipe | None, declare:
         notes += [f"parameters that start degenerate were drawn anew: {', '.join(redrawn)}"] if redrawn else []
         target.eval()
     form = form_of(target.forward if isinstance(target, nn.Module) else target, spec)
+    form.extra["reset"] = declare.get("stateful")
     unread = form.extra["unread"]
     notes += [f"arguments of unknown meaning, left at their defaults: {', '.join(unread)}"] if unread else []
     sizes = sizes_of(target, {} if recipe is None else recipe.sizes())

@@ -55,6 +55,8 @@ class Probe:
         torch.default_generator.manual_seed(self.seed)
         try:
             with torch.no_grad():
+                if self.form.extra.get("reset") is not None:
+                    getattr(self.target, self.form.extra["reset"])()
                 return self.target(**given)
         except (KeyboardInterrupt, TimedOut):
             raise

@@ -107,7 +107,7 @@ def _moved(answer: Answer, steps: list[tuple[Tensor, Tensor]]) -> Tensor | None:
     needs=("module",),
     strength=1,
     profile="deep",
-    sizes=2,
+    sizes=1,
     axes={"mask": ("none", "TS", "N1TS")},
     where=lambda case: 1 < case.S < 12,
     faults=("mask.dropped-when-compiled",),
@@ -144,7 +144,7 @@ def compiled(subject: Subject, case: Case, oracle: Subject | None) -> None:
     needs=("module",),
     strength=1,
     profile="deep",
-    sizes=2,
+    sizes=1,
     axes={"mask": ("none", "TS", "N1TS")},
     where=lambda case: 2 < case.S < 12,
     modes=("eval no-grad",),
@@ -171,7 +171,8 @@ def exported(subject: Subject, case: Case, oracle: Subject | None) -> None:
     premise(got is not None, "the exported graph gives no tensor of the output's shape")
     assert got is not None
     after = Answer(got, None, others, mask, longer, subject)
-    test = _EXPORT.format(bound=tolerance(before))
+    options = "".join(f", {k}={v!r}" for k, v in case.options.items())
+    test = _EXPORT.format(bound=tolerance(before), options=options)
     _near(after, before, f"exported at {case.T} queries and run at {longer.T}, against eager", test)
 
 
@@ -180,11 +181,11 @@ from torch.utils._pytree import tree_leaves, tree_map
 seen = []
 def handed(*inputs):
     hook = target.register_forward_pre_hook(lambda module, args, kwargs: seen.append((args, kwargs)), with_kwargs=True)
-    call(*inputs)
+    call(*inputs{options})
     hook.remove()
     return seen.pop()
-mask = None if allowed is None else allowed[..., :-3, :-3]
-args, kwargs = handed(*(x[..., :-3, :] for x in (query, key, value)), mask)
+mask = None if allowed is None else allowed[..., :-3, :-3].clone()
+args, kwargs = handed(*(x[..., :-3, :].clone() for x in (query, key, value)), mask)
 axes = lambda x: dict.fromkeys(range(x.ndim), torch.export.Dim.AUTO) if isinstance(x, torch.Tensor) else None
 shapes = tree_map(axes, (*args, *kwargs.values()))
 program = torch.export.export(target, args, kwargs, dynamic_shapes=shapes).module()
