@@ -102,7 +102,11 @@ class Reference:
     def rebuilt(self, seed: int) -> Reference:
         """The same, built anew; with given weights where it has them."""
         if self.again is not None:
-            return self.again()
+            made = self.again()
+            with torch.no_grad():
+                for parameter in made.module.parameters() if seed else ():
+                    parameter.add_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(seed)))
+            return made
         init = {k: v for k, v in self.init.items() if k != "head_width" or isinstance(self.module, MultiHeadAttention)}
         return Reference(seeded(type(self.module), seed=seed, **init), self.init)
 

@@ -34,8 +34,10 @@ def likely_cause(
     calls = [] if refused else battery(subject, failure, case)
     shows = refused or not agrees(sound, calls)
     cause = Cause(text=UNKNOWN)
-    if shows and calls and (cause := same_outputs(subject, [f for f in faults if fits(f, subject)], build, calls)).fault:
-        return cause
+    if shows and not refused:
+        cause = same_outputs(subject, [f for f in faults if fits(f, subject)], build, calls)
+        if cause.fault:
+            return cause
     twins = {f: twin for f in killers if fits(f, subject) and (twin := build(subject, f))}
     if shows and not refused:
         # Not in float64, but perhaps in the target's own dtype, where numbers overflow or underflow.
