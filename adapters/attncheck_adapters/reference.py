@@ -22,6 +22,11 @@ from attncheck_reference import DotProductAttention, MultiHeadAttention
 Outputs = tuple[Tensor, Tensor | None]
 KIND = "attention"
 CONFIGURATIONS = [{"width": 24, "heads": 4}, {"width": 16, "heads": 4}, {"width": 8, "heads": 1}]
+# By kind: the class, and two configurations in which faults are tried.
+CLASSES: dict[str, tuple[type[DotProductAttention], list[dict[str, int]]]] = {
+    "attention": (MultiHeadAttention, CONFIGURATIONS[:2]),
+    "kernel": (DotProductAttention, [{"heads": 4, "head_width": 6}, {"heads": 6, "head_width": 8}]),
+}
 EXPECTED: list[dict[str, Any]] = []
 
 

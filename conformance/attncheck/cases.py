@@ -13,12 +13,12 @@ from typing import Any
 
 from hypothesis import strategies as st
 
+from attncheck.inputs import TIED
 from attncheck.registry import Check
 from attncheck.subject import MASK_AXES, Case, Subject
 
 Row = tuple[Any, ...]
 Size = tuple[tuple[int, int], tuple[int, int, int]]
-TIED = ("self", "clones")
 
 
 def cases(check: Check, subject: Subject, profile: str, config: int = 0, seed: int = 0) -> list[Case]:
@@ -136,7 +136,7 @@ def plainer(check: Check, subject: Subject) -> list[Callable[[Case], Case]]:
 
 def smaller(case: Case) -> Iterator[Case]:
     """The same settings in fewer samples and positions, smallest first."""
-    tied = case.sources in TIED
+    tied = case.tied
     sizes = [
         (N, T, S)
         for N in range(1, case.N + 1)
@@ -157,7 +157,7 @@ def drawn_cases(check: Check, subject: Subject) -> st.SearchStrategy[Case]:
     def build(row: dict[str, Any]) -> Case:
         case = _case(check, axes, tuple(row[k] for k in axes), subject, 0, 0)
         T = row["T"]
-        return reseeded(case.but(N=row["N"], T=T, S=T if case.sources in TIED else row["S"], seed=0), 0)
+        return reseeded(case.but(N=row["N"], T=T, S=T if case.tied else row["S"], seed=0), 0)
 
     built = st.fixed_dictionaries({**sizes, **rest}).map(build)
     return built if check.where is None else built.filter(check.where)

@@ -125,7 +125,10 @@ def _settled(check: Check, tally: Counter[str], reasons: dict[str, str]) -> Resu
     if tally["passed"] or tally["rounding"]:
         return Result(check.id, "passed", count, reason=reasons.get("rounding"))
     if tally["vacuous"]:
-        why = f"its premise never held in {count} cases: {reasons['vacuous']}"
+        why = (
+            f"its premise never held in {count} cases: {reasons['vacuous']}; if the target means it so, declare it "
+            f"(--target-declare=KEY=VALUE), or leave the check out (--target-checks='!{check.id}')"
+        )
         return Result(check.id, "error", count, reason=why)
     return Result(check.id, "inapplicable", count, reason=reasons.get("inapplicable", "no case fits this target"))
 

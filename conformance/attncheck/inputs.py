@@ -19,6 +19,7 @@ GROUPS: dict[str, tuple[tuple[str, ...], ...]] = {
     "memory": (("query",), ("key", "value")),
     "separate": (("query",), ("key",), ("value",)),
 }
+TIED = ("self", "clones")
 Change = Callable[[str, Tensor], tuple[Tensor, str]]
 
 
@@ -35,7 +36,7 @@ class Inputs:
     @property
     def tied(self) -> bool:
         """Whether the key at a position and the query there are one token."""
-        return self.sources in ("self", "clones")
+        return self.sources in TIED
 
     def tensors(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.query, self.key, self.value

@@ -34,7 +34,7 @@ def battery(subject: Subject, failure: Failure, case: Case) -> list[Answer]:
     # A finding in another dtype, or with dropout on, is compared on the target as it is.
     calls = [a for a in calls if a.subject.dtype == subject.dtype and a.subject.adapter is subject.adapter]
     calls = [a for a in calls if a.out.shape[:-1] == a.inputs.query.shape[:-1]]
-    across = case.sources in ("memory", "separate")
+    across = not case.tied
     for N, T, S in ((1, 4, 5), (2, 5, 3), (2, 4, 4)):
         situation = replace(case, N=N, T=T, S=S if across else T, strided=False)
         calls += _masked_calls(subject, reseeded(situation.but(seed=0), 0))

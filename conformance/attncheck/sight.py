@@ -19,11 +19,12 @@ class Sight:
 
     def __init__(self, subject: Subject, allowed: Tensor | None, case: Case) -> None:
         self.visible_NhTS = subject.visible(allowed, case)
-        self.by_head, self.tied = subject.kind == "kernel", case.sources in ("self", "clones")
+        self.by_head, self.tied = subject.kind == "kernel", case.tied
         alive_NhT = self.visible_NhTS.any(-1)
         self.judged = alive_NhT if self.by_head else alive_NhT.all(1)
         if self.tied and allowed is not None and allowed.ndim == 4 and allowed.shape[-2] == 1:
-            self.judged = self.judged & allowed[:, 0, 0].cpu()
+            real_NS = allowed[:, 0, 0].cpu()
+            self.judged = self.judged & (real_NS[:, None] if self.by_head else real_NS)
 
     def seeing(self, keys: list[int], every_head: bool = False) -> Tensor:
         """Outputs that may see any of `keys`, in some head or in all; not those whose own token is among them."""

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from attncheck.copies import copied
 from attncheck.dropout import SET_DROPOUT, set_dropout
-from attncheck.inputs import Inputs, drawn
+from attncheck.inputs import TIED, Inputs, drawn
 
 MODES = ("eval", "eval no-grad", "train", "train no-grad")
 WITH_GRAD = ("eval", "train")
@@ -59,6 +59,11 @@ class Case:
 
     def __getitem__(self, axis: str) -> Any:
         return self.axes[axis]
+
+    @property
+    def tied(self) -> bool:
+        """Whether the key at a position and the query there are one token."""
+        return self.sources in TIED
 
     def but(self, **changes: Any) -> Case:
         return replace(self, **changes)
@@ -150,8 +155,8 @@ class Subject:
 
     @property
     def causality(self) -> str:
-        """The built-in one. A kernel has none: what it is told of causality is the corner of its flag."""
-        return "no" if self.kind == "kernel" else self.says("causal") or "no"
+        """The built-in one. Where it is a flag's to ask for, the convention tells of the flag's corner."""
+        return "no" if "flag" in self.options.get("mask", ()) else self.says("causal") or "no"
 
     @property
     def module(self) -> nn.Module | None:

@@ -15,6 +15,7 @@ from attncheck.compare import Failure
 from attncheck.engine import Expectation, Target, fails, judge, quiet
 from attncheck.explain import likely_cause
 from attncheck.finding import Cause
+from attncheck.inputs import TIED
 from attncheck.parity import plain_case
 from attncheck.readings import reading_of
 from attncheck.registry import Check, checks_of
@@ -203,8 +204,8 @@ def _first_call(subject: Subject) -> None:
     if not subject.widths[0]:
         raise BadTarget(f"the adapter of {subject.label} says no width; give it `width = D` or `widths = (Dq, Dk, Dv)`")
     sources = subject.sources[0]
-    T, S = (5, 5) if sources in ("self", "clones") else (5, 7)
-    case = Case(sources, 3, T, S, options={k: v[0] for k, v in subject.options.items()})
+    S = 5 if sources in TIED else 7
+    case = Case(sources, 3, 5, S, options={k: v[0] for k, v in subject.options.items()})
     answer = (subject.rebuilt() or subject).attempt(subject.draw(case), None, case)
     if isinstance(answer, Refusal):
         raise BadTarget(f"the plain call of {subject.label} in [{case}] raised {answer}")
@@ -256,16 +257,16 @@ def effort(check: Check, named: bool) -> str:
     return "quick" if not named else "deep" if check.profile == "deep" else "default"
 
 
-def faulty_target(fault: Any = None, **init: Any) -> Target:
+def faulty_target(fault: Any = None, kind: str = "attention", **init: Any) -> Target:
     """The reference, with a step broken where a fault is given, under the plain settings that the fault needs."""
     reference = importlib.import_module("attncheck_adapters.reference")
-    base = reference.MultiHeadAttention
+    base, sizes = reference.CLASSES[kind]
     cls, needs = (base, {}) if fault is None else (fault.broken(base), fault.init)
-    target = Target("the reference" if fault is None else fault.id, "attention", "reference")
-    for size in reference.CONFIGURATIONS[:2]:
+    target = Target("the reference" if fault is None else fault.id, kind, "reference")
+    for size in sizes:
         settings = {"dead_rows": "zero", **size, **needs, **init}
         declare = {} if fault is None else fault.declare
-        subject = subject_of(reference.make(cls, **settings), "attention", declare, label=target.spec)
+        subject = subject_of(reference.make(cls, **settings), kind, declare, label=target.spec)
         target.subjects.append(subject)
         target.oracles.append(oracle_for(subject))
     target.explain = explainer(target)

@@ -77,3 +77,19 @@ def test_other_profiles_pass_the_sound_reference(check: Check, profile: str) -> 
     result = engine.run(check, sound(()), profile)
     expected = "inapplicable" if check.id in NOT_ASKED or profile == "quick" != check.profile else "passed"
     assert result.status == expected, (result, result.finding and result.finding.evidence)
+
+
+KERNEL_CHECKS = checks_of("kernel")
+KERNEL_PAIRS = [(c, f) for c in KERNEL_CHECKS for f in c.faults if "kernel" in faults()[f].kinds]
+
+
+@pytest.mark.parametrize(("check", "fault"), KERNEL_PAIRS, ids=[f"{c.id}-{f}" for c, f in KERNEL_PAIRS])
+def test_check_fails_its_fault_in_a_kernel(check: Check, fault: str) -> None:
+    assert engine.fails(check, wiring.faulty_target(faults()[fault], "kernel"), wiring.effort(check, True))
+
+
+@pytest.mark.parametrize("init", [{}, {"causal": True}, {"window": (-2, 0)}], ids=str)
+@pytest.mark.parametrize("check", KERNEL_CHECKS, ids=lambda c: c.id)
+def test_check_passes_the_sound_kernel(check: Check, init: dict[str, object]) -> None:
+    result = engine.run(check, wiring.faulty_target(kind="kernel", **init))
+    assert result.status in ("passed", "inapplicable"), (result, result.finding and result.finding.evidence)

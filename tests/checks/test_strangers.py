@@ -87,7 +87,10 @@ NOT_READ = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("file", [f for f in SOUND if f.parent.name == "sound" and f.stem not in NOT_READ], ids=lambda f: f.stem)
+READ = [f for f in SOUND if f.parent.name == "sound" and f.stem not in NOT_READ]
+
+
+@pytest.mark.parametrize("file", READ, ids=lambda f: f.stem)
 def test_the_oracle_is_found(file: Path) -> None:
     target = wiring.prepare(Request(spec_of(file), declare=DECLARED.get(file.stem, {})), [])
     assert all(oracle is not None for oracle in target.oracles)

@@ -1,1 +1,1 @@
-"""The checks, one family a file. A file that is here is found; nothing else lists it."""
+"""The checks, one topic a file. A file that is here is found; nothing else lists it."""

@@ -9,7 +9,7 @@ from attncheck.subject import Case, Subject
 
 
 def apart(case: Case) -> bool:
-    return case.sources in ("memory", "separate") and case.S > 1
+    return not case.tied and case.S > 1
 
 
 @check(

@@ -12,7 +12,7 @@ from attncheck.subject import Answer, Case, Subject, pattern_of
 @check(
     "causal.prefix",
     needs=("causality",),
-    where=lambda case: case.T > 2 and case.sources in ("self", "clones"),
+    where=lambda case: case.T > 2 and case.tied,
     faults=("causal.mask-of-first-length", "causal.forgotten-past-sixteen", "value.mean-mixed-in"),
 )
 def prefix(subject: Subject, case: Case, oracle: Subject | None) -> None:
@@ -25,8 +25,8 @@ def prefix(subject: Subject, case: Case, oracle: Subject | None) -> None:
     Blind: lengths beyond those of the cases.
     Earns: it is the only causal check that compares lengths.
     """
-    if subject.causality.startswith("prefix") or subject.kind == "kernel":
-        raise Inapplicable("the first tokens see each other, or the kernel takes no built-in causality")
+    if subject.causality.startswith("prefix"):
+        raise Inapplicable("the first tokens see each other")
     instance = subject.rebuilt() or subject
     builtin, inputs = subject.causality != "no", subject.draw(case)
     answers: dict[int, Answer] = {}

@@ -29,10 +29,12 @@ NEEDS_MEMORY = ("a memory with a feature too many", "a memory with a sample too 
 
 def asked(wrong: str, subject: Subject, case: Case) -> None:
     """Inapplicable where the mistake cannot be made, or is none."""
-    if wrong in NEEDS_MEMORY and case.sources not in ("memory", "separate"):
+    if wrong in NEEDS_MEMORY and case.tied:
         raise Inapplicable(f"{wrong}: the target takes no memory of its own here")
     if "sample" in wrong and (case.N + 1) * case.S % case.N == 0:
         raise Inapplicable("the samples of the memory fit the batch by accident, as view(N, -1, h, d) takes them")
+    if subject.kind == "kernel" and case.tied:
+        raise Inapplicable("a kernel takes any width that its queries and keys share")
     if "mask" in wrong and "TS" not in subject.masks:
         raise Inapplicable("takes no (T,S) mask")
 

@@ -51,7 +51,8 @@ def parameters(subject: Subject, case: Case, oracle: Subject | None) -> None:
 def _ways_of_calling(subject: Subject, case: Case) -> list[Answer | Refusal]:
     calls = []
     for sources in subject.sources:
-        other = case.but(sources=sources, S=case.T if sources in ("self", "clones") else case.S)
+        other = case.but(sources=sources)
+        other = other.but(S=other.T) if other.tied else other
         for axes in ("none", *subject.masks[:1]):
             masked = other.but(axes={"mask": axes})
             calls.append(subject.attempt(subject.draw(other), mask_of(subject, masked), other))
@@ -150,8 +151,7 @@ def history(subject: Subject, case: Case, oracle: Subject | None) -> None:
 
 def _other_calls(case: Case) -> list[Case]:
     """Other numbers, shorter, longer, of another batch, and under another mask."""
-    tied = case.sources in ("self", "clones")
-    short, long = (2, 2 if tied else 3), (case.T + 4, case.S + 4)
+    short, long = (2, 2 if case.tied else 3), (case.T + 4, case.S + 4)
     masked = "TS" if case["mask"] == "none" else "none"
     return [
         case.but(seed=case.seed + 1), case.but(N=1, T=short[0], S=short[1]), case.but(T=long[0], S=long[1]),

@@ -55,7 +55,7 @@ def permutation(subject: Subject, case: Case, oracle: Subject | None) -> None:
 @check(
     "symmetry.permutation-masked",
     needs=("order", "mask"),
-    where=lambda case: case.T > 1 and case.sources in ("self", "clones"),
+    where=lambda case: case.T > 1 and case.tied,
     axes={"mask": ("TS", "N1TS", "N11S", "NhTS")},
     faults=("positions.added-under-mask", "mask.transposed", "heads.split-by-view"),
 )
@@ -83,7 +83,7 @@ def permutation_masked(subject: Subject, case: Case, oracle: Subject | None) -> 
 @check(
     "symmetry.keys",
     needs=("order", "memory"),
-    where=lambda case: case.S > 1 and case.sources in ("memory", "separate"),
+    where=lambda case: case.S > 1 and not case.tied,
     axes={"mask": ("none", *MASK_AXES)},
     faults=("positions.added-to-memory", "mask.rolled-across"),
 )

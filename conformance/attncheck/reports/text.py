@@ -94,7 +94,7 @@ def finding_text(finding: Mapping[str, Any]) -> str:
     case = " ".join(f"{key}={value}" for key, value in finding["case"].items())
     command, _, script = finding["reproduce"].partition("\n\n")
     paragraphs = [
-        finding["claim"],
+        finding["claim"] + ("" if finding.get("severity", "high") == "high" else f" [{finding['severity']}]"),
         finding["evidence"],
         case and f"case: {case}",
         influence_map(finding["influence"], finding.get("expected")),
