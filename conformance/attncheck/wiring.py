@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import multiprocessing
+import os
 import pkgutil
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -240,17 +243,18 @@ def selftest() -> list[tuple[str, list[str], list[str]]]:
     """The kill matrix: for each fault the checks that caught it, and those whose record says that they must.
 
     These run in the default profile, or in the deep one where they need it; the others, of which nothing is expected,
-    in the quick one.
+    in the quick one. Faults are independent, so that they are spread over processes.
     """
-    known = known_faults()
-    checks = checks_of("attention")
-    rows = []
-    for fault in known.values():
-        target = faulty_target(fault)
-        named = [check for check in checks if fault.id in check.faults]
-        caught = [check.id for check in checks if fails(check, target, effort(check, check in named))]
-        rows.append((fault.id, caught, [check.id for check in named]))
-    return rows
+    with ProcessPoolExecutor(min(os.cpu_count() or 1, 8), multiprocessing.get_context("spawn")) as pool:
+        return list(pool.map(kills, known_faults(), chunksize=8))
+
+
+def kills(id: str) -> tuple[str, list[str], list[str]]:
+    """One row of the kill matrix."""
+    checks, target = checks_of("attention"), faulty_target(known_faults()[id])
+    named = [check for check in checks if id in check.faults]
+    caught = [check.id for check in checks if fails(check, target, effort(check, check in named))]
+    return id, caught, [check.id for check in named]
 
 
 def effort(check: Check, named: bool) -> str:
