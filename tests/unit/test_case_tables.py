@@ -14,7 +14,8 @@ SOURCES = ("self", "clones", "memory", "separate")
 
 
 def subject(**told: Any) -> Subject:
-    return subject_of(SimpleNamespace(**{"width": 24, "heads": 4, "sources": SOURCES, "modes": MODES, **told}), "attention")
+    adapter = {"width": 24, "heads": 4, "sources": SOURCES, "modes": MODES, **told}
+    return subject_of(SimpleNamespace(**adapter), "attention")
 
 
 def check(**record: Any) -> Check:
@@ -86,7 +87,7 @@ def test_a_row_whose_size_makes_no_sense_gets_another_and_keeps_the_rest() -> No
     assert [axes_of(c) for c in fitting] == [axes_of(c) for c in every]
     first = situation("self", sizes_of(subject())[0])
     moved = [size(a) == size(first) for a, b in zip(fitting, every, strict=True) if size(a) != size(b)]
-    assert len(moved) == sum(c.S <= 2 for c in every) > 2
+    assert len(moved) == sum(c.S <= 2 for c in every) > 0
     assert all(moved)
     assert (2, 1, 5) in {size(c) for c in fitting}
 

@@ -10,7 +10,13 @@ from torch import Tensor, nn
 from attncheck.subject import Answer, Case, Refusal, Subject, TimedOut, subject_of
 
 CASE = Case("self", 2, 3, 3)
-SOURCE = "torch.manual_seed(0)\ntarget = Target()\n\n\ndef call(query, key, value, allowed):\n    return target(query), None"
+SOURCE = """\
+torch.manual_seed(0)
+target = Target()
+
+
+def call(query, key, value, allowed):
+    return target(query), None"""
 
 
 class Counting(nn.Module):

@@ -58,8 +58,10 @@ def test_the_pattern_is_that_of_the_reference(causal: str, window: str) -> None:
         assert torch.equal(told(causal=causal, window=window).pattern(T, S), want), (T, S)
 
 
-def test_a_kernel_has_no_causality_of_its_own() -> None:
-    assert rows(told("kernel", causal="top-left"), 2, 2) == ["11", "11"]
+def test_the_causality_of_a_kernel_is_its_own_unless_a_flag_asks_for_it() -> None:
+    assert rows(told("kernel", causal="top-left"), 2, 2) == ["1.", "11"]
+    flagged = SimpleNamespace(width=4, options={"mask": ("bool", "flag")})
+    assert rows(subject_of(flagged, "kernel", {"causal": "top-left"}), 2, 2) == ["11", "11"]
 
 
 def test_what_is_visible_is_the_pattern_and_the_mask() -> None:
