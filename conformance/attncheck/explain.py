@@ -46,7 +46,7 @@ def likely_cause(
             return _named(same, "gives the same outputs on the same weights")
         # What a module remembers, or does to its inputs, shows in the order of calls, which the battery does not keep.
         twins = {f: twin for f, twin in twins.items() if f.family in ("state", "inputs", "strides")}
-    return _found_alike(twins, sound, failure, finds, exactly=shows and not refused) or cause
+    return _found_alike(twins, sound, failure, finds) or cause
 
 
 UNKNOWN = "no single known fault explains it"
@@ -56,22 +56,18 @@ def _named(fault: Any, how: str) -> Cause:
     return Cause(fault.id, f"{fault.summary} ({fault.id}): {how}")
 
 
-def _found_alike(
-    twins: dict[Any, Subject], sound: Subject, failure: Failure, finds: Finds, exactly: bool
-) -> Cause | None:
-    """The fault of which the check says the same, number for number; else the only one of which it says so in words."""
+def _found_alike(twins: dict[Any, Subject], sound: Subject, failure: Failure, finds: Finds) -> Cause | None:
+    """The fault of which the check says the same, number for number, or that breaks the same call in the same way.
+
+    Those of which it says so in words alone are told, and none is named.
+    """
     said = {fault: finds(twin, sound) for fault, twin in twins.items()}
     exact = [fault for fault, text in said.items() if text == failure.evidence]
-    words = [
-        fault
-        for fault, text in ({} if exactly else said).items()
-        if breaks_alike(twins[fault], sound, failure) or kind_of(text) == kind_of(failure.evidence) is not None
-    ]
-    if exact or len(words) == 1:
-        return _named((exact or words)[0], "the check fails in the same way with it")
-    if words:
-        return Cause(text=f"{UNKNOWN}; the check fails in like words with {', '.join(fault.id for fault in words)}")
-    return None
+    exact += [fault for fault, twin in twins.items() if not exact and breaks_alike(twin, sound, failure)]
+    if exact:
+        return _named(exact[0], "the check fails in the same way with it")
+    words = [fault.id for fault, text in said.items() if kind_of(text) == kind_of(failure.evidence) is not None]
+    return Cause(text=f"{UNKNOWN}; the check fails in like words with {', '.join(words)}") if words else None
 
 
 def kind_of(evidence: str | None) -> str | None:

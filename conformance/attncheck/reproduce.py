@@ -55,7 +55,8 @@ def _mask(answer: Answer | Refusal) -> str:
     if allowed is None:
         return "allowed = None"
     if allowed.is_floating_point():
-        return f"allowed = torch.tensor({allowed.tolist()})  # added to the scores, {tuple(allowed.shape)}"
+        numbers = str(allowed.tolist()).replace("inf", "float('inf')")
+        return f"allowed = torch.tensor({numbers}).to({allowed.dtype})  # added to the scores, {tuple(allowed.shape)}"
     view = "" if allowed.is_contiguous() else ".mT.contiguous().mT"
     return (
         f"allowed = torch.tensor({allowed.long().tolist()}).bool(){view}  # True = may attend, {tuple(allowed.shape)}"

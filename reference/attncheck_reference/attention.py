@@ -50,6 +50,8 @@ class DotProductAttention(nn.Module):
         if not 0.0 <= dropout < 1.0:
             raise ValueError(f"dropout={dropout}: expected 0 <= dropout < 1")
         self.heads, self.kv_heads, self.factor, self.dead_rows = heads, kv_heads, scale, dead_rows
+        if softcap is not None and not softcap > 0:
+            raise ValueError(f"softcap={softcap}: expected a number above 0, or None")
         if masked not in MASKED:
             raise ValueError(f"masked={masked!r}: expected one of {', '.join(MASKED)}")
         self.causal, self.corner, self.window = causal, corner, window

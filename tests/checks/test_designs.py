@@ -35,7 +35,7 @@ EXECUTION = {
     "Checkpointed": {}, "QueryChunks": {}, "OnlineSoftmax": {"fully_masked": "zero"}, "KVCache": {"stateful": "reset"},
 }  # fmt: skip
 DECLARED: dict[str, dict[str, str]] = SCORES | SIZES | MASKS | EXECUTION
-PLANS = [(name, "default") for name in DECLARED] + [(name, "deep") for name in list(DECLARED)[::9]]
+PLANS = [(name, "default") for name in DECLARED] + [(name, "deep") for name in list(DECLARED)[::18]]
 # A prefix and a module of torch with a fixed inner width are not read; nor are scores of other kinds.
 UNREAD = {"PrefixLM"}
 READ = ["LearnedScale", "MuP", *(name for name in (SIZES | MASKS | EXECUTION) if name not in UNREAD)]

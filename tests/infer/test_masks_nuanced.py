@@ -38,16 +38,17 @@ def output(subject: Subject, allowed: Tensor | None) -> Tensor:
     return given.out
 
 
-def test_a_bool_that_is_added_as_0_and_1_is_not_taken_for_allowed(reading: Any, passes: Any) -> None:
-    """It only prefers the keys where True stands; 0 and -inf hide the others."""
-    target = reading(lambda s, m: s + m)
+@pytest.mark.parametrize("factor", [1, 3, 6])
+def test_a_bool_that_is_added_as_0_and_1_is_not_taken_for_allowed(factor: int, reading: Any, passes: Any) -> None:
+    """It only prefers the keys where True stands, some more, some less; 0 and -inf hide the others."""
+    target = reading(lambda s, m: s + (factor * m if m.dtype == torch.bool else m))
     assert target.conventions["mask"].value == "additive"
     assert "by -inf and not by bool" in target.conventions["mask"].evidence
     assert {encoding for _, _, encoding in target.subjects[0].adapter.form.masks} == {"additive"}
     passes(target, "mask.blocked-keys", "numeric.oracle")
 
 
-@pytest.mark.parametrize(("factor", "value"), [(8.0, "allowed"), (-8.0, "blocked"), (0.01, None)])
+@pytest.mark.parametrize(("factor", "value"), [(3.0, "allowed"), (-3.0, "blocked"), (0.01, None)])
 def test_where_nothing_hides_keys_a_strong_preference_is_the_meaning(
     factor: float, value: str | None, reading: Any
 ) -> None:

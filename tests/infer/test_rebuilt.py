@@ -54,7 +54,7 @@ def test_the_seed_of_a_class_is_that_of_its_parameters(prepared: Any) -> None:
 
 
 def test_a_rebuilt_one_is_called_itself(prepared: Any) -> None:
-    """The generated call is compiled anew, and has another `target`."""
+    """The generated call has another `target`, and the first one keeps its own."""
     subject, case = prepared(Strict).subjects[0], Case("self", 2, 3, 3)
     other = subject.rebuilt(seed=1)
     first, second = (s.attempt(subject.draw(case), None, case) for s in (subject, other))

@@ -66,7 +66,7 @@ def test_a_check_that_broke_or_showed_nothing_is_an_error_and_fails(run: Runner,
     result.stdout.fnmatch_lines([
         "error: the check broke*",
         "ZeroDivisionError: the check is at fault",
-        "error: its premise never held in * cases: nothing was masked",
+        "error: its premise never held in * cases: nothing was masked; if the target means it so, declare it *",
         "attncheck mypkg.Sound: 2 error (of 2)",
     ])  # fmt: skip
 

@@ -85,9 +85,8 @@ def test_built_anew_it_is_as_before_its_first_call(used: Subject) -> None:
 
 def test_built_anew_it_has_the_dtype_of_the_subject_and_none_of_its_twins(used: Subject) -> None:
     used.with_dropout(0.5)
-    again = used.at(torch.float64).rebuilt()
-    assert weight(again).dtype == torch.float64
-    assert used.twins and again.twins == {}
+    assert weight(used.at(torch.float64).rebuilt()).dtype == torch.float64
+    assert used.twins and used.rebuilt().twins == {}
 
 
 def test_reloaded_it_has_the_saved_state_and_nothing_else(used: Subject) -> None:
@@ -122,6 +121,12 @@ def test_a_copy_leaves_the_original_alone(used: Subject) -> None:
     exec("\n".join(twin.setup), names)
     assert names["target"] is not target
     assert torch.equal(names["target"].linear.weight, target.linear.weight)
+
+
+def test_what_a_first_call_adds_to_the_saved_state_is_left_out(used: Subject) -> None:
+    used.module.register_buffer("seen", torch.ones(3))
+    assert torch.equal(weight(used.reloaded()), weight(used))
+    assert not hasattr(used.reloaded().module, "seen")
 
 
 @pytest.mark.parametrize("how", ["no way", "None"])

@@ -16,6 +16,7 @@ from attncheck.subject import Answer, Case, Subject
 from attncheck.truth import shared_oracle
 
 SAMPLES = 2048
+REPEATS = 1024
 # Two-sided normal quantile of 1e-9.
 FAR = 6.11
 
@@ -35,9 +36,9 @@ def one_sample(subject: Subject, case: Case) -> Inputs:
 def repeated(subject: Subject, case: Case) -> Answer:
     """Many copies of one sample, answered in training with dropout on."""
     many = one_sample(subject, case).map(
-        lambda name, x: (x.repeat(SAMPLES, *[1] * (x.ndim - 1)), f"{name}.repeat({SAMPLES}{', 1' * (x.ndim - 1)})")
+        lambda name, x: (x.repeat(REPEATS, *[1] * (x.ndim - 1)), f"{name}.repeat({REPEATS}{', 1' * (x.ndim - 1)})")
     )
-    return answered(dropping(subject).attempt(many, None, case.but(N=SAMPLES), seed=3))
+    return answered(dropping(subject).attempt(many, None, case.but(N=REPEATS), seed=3))
 
 
 @check(
@@ -57,7 +58,7 @@ def repeated(subject: Subject, case: Case) -> Answer:
 def site(subject: Subject, case: Case, oracle: Subject | None) -> None:
     """Dropout acts on normalised weights: on average it changes nothing, and no whole row is dropped.
 
-    With p = 0.3 the mean of 2048 draws is the output without dropout, within 6.1 standard errors of each
+    With p = 0.3 the mean of 1024 draws is the output without dropout, within 6.1 standard errors of each
     element (a false alarm in 1e-9 of elements, and at most 1e-6 of checks), and no two samples with different
     tokens give equal outputs.
 
@@ -71,14 +72,14 @@ def site(subject: Subject, case: Case, oracle: Subject | None) -> None:
     dropped = repeated(subject, case)
     draws = dropped.out.double()
     if bool((draws == draws[:1]).all()) and not torch.equal(draws[0], evaluated.out[0].double()):
-        fail(f"{SAMPLES} equal samples dropped the very same weights", dropped,
+        fail(f"{REPEATS} equal samples dropped the very same weights", dropped,
              test="assert not torch.equal(before, before[:1].expand_as(before))")  # fmt: skip
     error = (draws.mean(0) - evaluated.out[0].double()).abs()
     # The sampling error of the standard error itself is a few per cent at this size.
-    bound = 1.1 * FAR * draws.std(0) / math.sqrt(SAMPLES) + 1e-5 * evaluated.out.abs().max()
+    bound = 1.1 * FAR * draws.std(0) / math.sqrt(REPEATS) + 1e-5 * evaluated.out.abs().max()
     if not bool((error <= bound).all()):
         index = tuple(int(i) for i in torch.unravel_index((error / bound).argmax(), error.shape))
-        told = f"mean of {SAMPLES} draws with p = 0.3: output{list(index)} is {draws.mean(0)[index]:.4g}"
+        told = f"mean of {REPEATS} draws with p = 0.3: output{list(index)} is {draws.mean(0)[index]:.4g}"
         usual = float(evaluated.out[0][index])
         told = f"{told} in training, {usual:.4g} in evaluation (bound of the difference {float(bound[index]):.2g})"
         fail(told, dropped, test=_mean_test(index, usual, float(bound[index])))
