@@ -27,6 +27,8 @@ from attncheck.spec import BadTarget, locate
 from attncheck.subject import Case, Refusal, Subject, TimedOut, subject_of
 from attncheck.timer import limited
 
+UNREAD = "its weights were not found, so that its numbers are held against no reference: see numeric.oracle"
+
 
 def adapters() -> list[ModuleType]:
     """The adapter modules that are there, by presence; one whose library is missing is passed over."""
@@ -156,6 +158,7 @@ def _fill(target: Target, request: Request, roots: list[Path], obj: Any) -> None
         target.oracles.append(oracle_for(subject))
         target.built.append(getattr(adapter, "built", ""))
         target.notes += getattr(adapter, "notes", [])
+    target.notes += [UNREAD] if target.oracles[0] is None else []
     target.expectations = [] if request.adapter else expected_of(obj, target.subjects[0])
     target.explain = explainer(target)
 
