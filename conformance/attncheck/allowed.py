@@ -22,6 +22,10 @@ def triangle(case: Case) -> Tensor:
     return torch.ones(case.T, case.S, dtype=torch.bool).tril()
 
 
+def several_keys(case: Case) -> bool:
+    return case.S > 1
+
+
 def keys_to_edit(case: Case) -> list[int]:
     """Both ends and one between, another one in each case."""
     return sorted({0, case.S - 1, case.seed % case.S})

@@ -27,7 +27,10 @@ from attncheck.spec import BadTarget, locate
 from attncheck.subject import Case, Refusal, Subject, TimedOut, subject_of
 from attncheck.timer import limited
 
-UNREAD = "its weights were not found, so that its numbers are held against no reference: see numeric.oracle"
+UNREAD = (
+    "no reading of its weights as q, k, v and o gives its outputs, with or without a known fault, so that its numbers "
+    "are held against no reference: see numeric.oracle"
+)
 
 
 def adapters() -> list[ModuleType]:

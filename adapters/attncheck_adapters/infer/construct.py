@@ -72,13 +72,12 @@ class Recipe:
 
     def undivided(self) -> Recipe | None:
         """The same for four heads and a width of 10; None where it takes no width and heads, or a width of heads."""
-        roles = {k: role_of(k) for k in self.keywords}
-        sizes = {"width": 10, "memory_width": 10, "heads": 4, "kv_heads": 2}
-        if not {"width", "heads"} <= set(roles.values()) or {"head_width", "value_width", "out_width"} & set(
-            roles.values()
-        ):
+        roles = {role_of(k) for k in self.keywords}
+        if not {"width", "heads"} <= roles or {"head_width", "value_width", "out_width"} & roles:
             return None
-        return dataclasses.replace(self, keywords={k: sizes.get(roles[k] or "", v) for k, v in self.keywords.items()})
+        sizes = {"width": 10, "memory_width": 10, "heads": 4, "kv_heads": 2}
+        keywords = {k: sizes.get(role_of(k) or "", v) for k, v in self.keywords.items()}
+        return dataclasses.replace(self, keywords=keywords)
 
     def dropping(self, p: float) -> Recipe | None:
         """The same with dropout p, None where the constructor has no such argument."""

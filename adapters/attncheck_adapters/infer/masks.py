@@ -11,6 +11,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from attncheck.inputs import Inputs
 from attncheck.masks import additive
 from attncheck.subject import Convention
 from attncheck_adapters.infer.code import ENCODE, NATIVE
@@ -41,15 +42,25 @@ def _two_masks(probe: Probe, heads: int) -> list[tuple[str, str, str]]:
     chosen = {argument: (argument, axes, encoding) for argument, axes, encoding in reversed(probe.form.masks)}
     if len(chosen) < 2:
         return []
-    sources = probe.sources()[-1]
-    inputs = probe.inputs(sources, S=S_ if probe.form.extra.get("unequal", True) else T_)
-    N, T, S = N_, T_, inputs.key.shape[-2]
-    given = {}
-    for argument, axes, encoding in chosen.values():
-        m = torch.ones(1, 1, 1, S, dtype=torch.bool)
-        m = eval(NATIVE[axes][0], {"m": m, "N": N, "h": heads, "T": T, "S": S})
-        given[argument] = eval(ENCODE[encoding], {"m": m, "torch": torch, "query": inputs.query})
+    inputs = _unequal_inputs(probe, probe.sources()[-1])
+    nothing = torch.ones(1, 1, 1, inputs.key.shape[-2], dtype=torch.bool)
+    given = {
+        argument: _handed_over(nothing, axes, encoding, heads, inputs) for argument, axes, encoding in chosen.values()
+    }
     return list(chosen.values()) if probe.output(inputs, **given) is not None else []
+
+
+def _unequal_inputs(probe: Probe, sources: str) -> Inputs:
+    """With more keys than queries, where that is taken at all."""
+    return probe.inputs(sources, S=S_ if probe.form.extra.get("unequal", True) else T_)
+
+
+def _handed_over(mask: Tensor, axes: str, encoding: str, heads: int, inputs: Inputs) -> Tensor:
+    """A mask of four axes as one argument takes it."""
+    N, T, S = len(inputs.query), inputs.query.shape[-2], inputs.key.shape[-2]
+    native = eval(NATIVE[axes][0], {"m": mask, "N": N, "h": heads, "T": T, "S": S})
+    handed: Tensor = eval(ENCODE[encoding], {"m": native, "torch": torch, "query": inputs.query})
+    return handed
 
 
 def _adds_floats(probe: Probe) -> bool:
@@ -57,7 +68,7 @@ def _adds_floats(probe: Probe) -> bool:
     argument = next((a for a, axes, encoding in probe.form.masks if axes == "TS" and encoding == "additive"), None)
     if argument is None:
         return False
-    inputs = probe.inputs(probe.sources()[-1], S=S_ if probe.form.extra.get("unequal", True) else T_)
+    inputs = _unequal_inputs(probe, probe.sources()[-1])
     outputs = []
     for value in (0.0, -1e-3, -torch.inf):
         mask = torch.zeros(T_, inputs.key.shape[-2], dtype=probe.dtype)
@@ -77,10 +88,8 @@ def mask_replaces_pattern(probe: Probe, heads: int) -> bool:
         return False
     argument, axes, encoding = fitting[0]
     inputs = probe.inputs(probe.sources()[0], S=T_)
-    names = {"m": torch.ones(1, 1, T_, T_, dtype=torch.bool), "N": N_, "h": heads, "T": T_, "S": T_}
-    m = eval(NATIVE[axes][0], names)
-    given = eval(ENCODE[encoding], {"m": m, "torch": torch, "query": inputs.query})
-    moved = probe.movement(inputs, **{argument: given})
+    nothing = torch.ones(1, 1, T_, T_, dtype=torch.bool)
+    moved = probe.movement(inputs, **{argument: _handed_over(nothing, axes, encoding, heads, inputs)})
     return moved is not None and bool((moved > 0).all())
 
 
@@ -135,10 +144,10 @@ def _axes_for(role: str, probe: Probe) -> list[str]:
 def _meanings(probe: Probe, argument: str, axes: str, heads: int) -> dict[str, str]:
     """For each encoding that is accepted: allowed, blocked or none."""
     sources = next((s for s in probe.sources() if s in ("memory", "separate")), "self")
-    inputs = probe.inputs(sources, S=S_ if probe.form.extra.get("unequal", True) else T_)
+    inputs = _unequal_inputs(probe, sources)
     N, T, S = N_, T_, inputs.key.shape[-2]
     mask = _test_mask(axes, heads, N, T, S)
-    native = eval(NATIVE[axes][0], {"m": mask, "N": N, "h": heads, "T": T, "S": S}).contiguous()
+    native = _handed_over(mask, axes, "allowed", heads, inputs).contiguous()
     plain = probe.movement(inputs)
     # What the target itself hides says nothing of the mask.
     acting = torch.ones(N, T, S, dtype=torch.bool) if plain is None or not plain.any() else plain > 0

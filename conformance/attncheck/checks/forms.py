@@ -2,15 +2,11 @@
 
 import torch
 
-from attncheck.allowed import keys_to_edit, mask_of, random_mask, real_tokens, triangle
+from attncheck.allowed import keys_to_edit, mask_of, random_mask, real_tokens, several_keys, triangle
 from attncheck.compare import Inapplicable, answered, changed, close, fail, premise, tolerance_of, unchanged
 from attncheck.registry import check
 from attncheck.sight import Sight
 from attncheck.subject import Answer, Case, Subject
-
-
-def several_keys(case: Case) -> bool:
-    return case.S > 1
 
 
 @check(

@@ -2,17 +2,13 @@
 
 import torch
 
-from attncheck.allowed import keys_to_edit, mask_of, random_mask, triangle
+from attncheck.allowed import keys_to_edit, mask_of, random_mask, several_keys, triangle
 from attncheck.compare import Inapplicable, answered, close, fail, finite, unchanged
 from attncheck.inputs import Inputs
 from attncheck.registry import check
 from attncheck.sight import Sight
 from attncheck.subject import Case, Refusal, Subject
 from attncheck.truth import expected, shared_oracle
-
-
-def several_keys(case: Case) -> bool:
-    return case.S > 1
 
 
 @check(

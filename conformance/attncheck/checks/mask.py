@@ -6,15 +6,11 @@ N batch, h heads, T queries, S keys
 import torch
 from torch import Tensor
 
-from attncheck.allowed import full_mask, keys_to_edit, random_mask
+from attncheck.allowed import full_mask, keys_to_edit, random_mask, several_keys
 from attncheck.compare import answered, changed, close, fail, literal, premise, tolerance_of, unchanged
 from attncheck.registry import check
 from attncheck.sight import Sight
 from attncheck.subject import MASK_AXES, Answer, Case, Subject
-
-
-def several_keys(case: Case) -> bool:
-    return case.S > 1
 
 
 @check(

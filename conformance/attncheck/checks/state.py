@@ -38,7 +38,7 @@ def parameters(subject: Subject, case: Case, oracle: Subject | None) -> None:
     answers = [a for a in _ways_of_calling(subject, case) if isinstance(a, Answer)]
     premise(any(a.output.requires_grad for a in answers), "no output carries a gradient")
     for answer in answers:
-        still = {name: p for name, p in still.items() if not _learns(answer, p)}
+        still = _unlearned(answer, still)
     for name, parameter in still.items():
         moved = [_moved(answer, parameter, size) for answer in answers for size in (1.0, 100.0)]
         acts = any(beyond > 1 for beyond in moved)
@@ -59,12 +59,13 @@ def _ways_of_calling(subject: Subject, case: Case) -> list[Answer | Refusal]:
     return calls
 
 
-def _learns(answer: Answer, parameter: nn.Parameter) -> bool:
-    if not answer.output.requires_grad:
-        return False
+def _unlearned(answer: Answer, parameters: dict[str, nn.Parameter]) -> dict[str, nn.Parameter]:
+    """Those that receive no gradient from this answer."""
+    if not answer.output.requires_grad or not parameters:
+        return parameters
     direction = torch.randn(answer.output.shape, generator=torch.Generator().manual_seed(5)).to(answer.output)
-    (grad,) = torch.autograd.grad((answer.output * direction).sum(), parameter, retain_graph=True, allow_unused=True)
-    return grad is not None and bool(grad.any())
+    grads = torch.autograd.grad((answer.output * direction).sum(), list(parameters.values()), allow_unused=True)
+    return {name: p for (name, p), g in zip(parameters.items(), grads, strict=True) if g is None or not bool(g.any())}
 
 
 def _moved(answer: Answer, parameter: nn.Parameter, size: float) -> float:
