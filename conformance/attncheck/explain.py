@@ -113,5 +113,5 @@ def fits(fault: Any, subject: Subject) -> bool:
 
 def width_of(subject: Subject) -> int:
     """d, the head width of queries and keys."""
-    weights = subject.twins.get("weights") or {}
-    return int(weights["q.weight"].shape[0]) // subject.heads if weights else subject.widths[0]
+    reading = subject.twins.get("reading")
+    return int(reading.weights["q.weight"].shape[0]) // subject.heads if reading else subject.widths[0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
@@ -11,7 +12,20 @@ from attncheck.explain import fits
 from attncheck.parity import agrees, fitted_scale, plain_calls
 from attncheck.subject import Answer, Convention, Subject
 
-Reading = dict[str, Tensor]
+
+@dataclass(frozen=True)
+class Reading:
+    """A target's parameters under the names of the reference, and the parts that the reference needs for them."""
+
+    weights: Mapping[str, Tensor]
+    settings: Mapping[str, Any] = field(default_factory=dict)  # keywords of the reference
+    says: Mapping[str, str] = field(default_factory=dict)  # conventions that its parts bring with them
+    told: str = ""  # in words, what is not plain
+
+    def __bool__(self) -> bool:
+        return bool(self.weights)
+
+
 # What a plain call in evaluation, of contiguous float32, cannot show.
 UNSEEN = (
     "mask", "dropout", "inputs", "weights", "modes", "half", "gradient", "state", "strides", "shape", "scores",
@@ -43,12 +57,13 @@ def reading_of(subject: Subject, readings: list[Reading], share: Share, faults: 
 
 def out_width(reading: Reading, subject: Subject) -> int | None:
     """Do of a reading; None for a kernel."""
-    if not reading:
+    weights = reading.weights
+    if not weights:
         return None
-    if "o.weight" in reading:
-        return reading["o.weight"].shape[0]
-    d = reading["q.weight"].shape[0] // subject.heads
-    return subject.heads * reading["v.weight"].shape[0] // (reading["k.weight"].shape[0] // d)
+    if "o.weight" in weights:
+        return weights["o.weight"].shape[0]
+    d = weights["q.weight"].shape[0] // subject.heads
+    return subject.heads * weights["v.weight"].shape[0] // (weights["k.weight"].shape[0] // d)
 
 
 def _gives_with_fault(subject: Subject, reading: Reading, calls: list[Answer], share: Share, faults: list[Any]) -> bool:

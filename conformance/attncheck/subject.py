@@ -163,6 +163,11 @@ class Subject:
         module = getattr(self.adapter, "module", None)
         return module if isinstance(module, nn.Module) else None
 
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Arguments of the target that nobody knows how to give, so that they are left at their defaults."""
+        return tuple(getattr(self.adapter, "unread", ()))
+
     def lacks(self, need: str) -> str | None:
         """Why a check that needs this cannot be asked here; None where it can."""
         sees_causality = "TS" in self.masks or self.causality != "no"

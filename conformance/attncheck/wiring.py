@@ -20,11 +20,11 @@ from attncheck.explain import likely_cause
 from attncheck.finding import Cause
 from attncheck.inputs import TIED
 from attncheck.parity import plain_case
-from attncheck.readings import reading_of
+from attncheck.readings import Reading, reading_of
 from attncheck.registry import Check, checks_of
 from attncheck.settings import Request
 from attncheck.spec import BadTarget, locate
-from attncheck.subject import Case, Refusal, Subject, TimedOut, subject_of
+from attncheck.subject import Case, Convention, Refusal, Subject, TimedOut, subject_of
 from attncheck.timer import limited
 
 UNREAD = (
@@ -49,45 +49,41 @@ def adapter_for(target: object) -> ModuleType:
 
 def oracle_for(subject: Subject, fault: Any = None, **attention: Any) -> Subject | None:
     """The float64 reference on the subject's own weights, with one step broken where a fault is given."""
-    weights = settled_weights(subject)
-    return None if weights is None else sharing(subject, weights, fault, **attention)
+    reading = settled_reading(subject)
+    return None if reading is None else sharing(subject, reading, fault, **attention)
 
 
-def settled_weights(subject: Subject) -> dict[str, torch.Tensor] | None:
+def settled_reading(subject: Subject) -> Reading | None:
     """The one reading of the target's parameters, found once by parity and kept with the subject."""
-    if "weights" not in subject.twins:
+    if "reading" not in subject.twins:
         make = getattr(subject.adapter, "weights", None)
         said = None if make is None else make()
+        known = Reading(said, getattr(subject.adapter, "parts", {})) if isinstance(said, dict) else None
         faults = known_faults().values()
-        subject.twins["weights"] = reading_of(subject, said, sharing, faults) if isinstance(said, list) else said
-    found: dict[str, torch.Tensor] | None = subject.twins["weights"]
-    return found
+        found = reading_of(subject, said, sharing, faults) if isinstance(said, list) else known
+        subject.twins["reading"] = found
+        for key, value in (found.says if found else {}).items():
+            declared = key in subject.conventions and subject.conventions[key].source == "declared"
+            if not declared:
+                subject.conventions[key] = Convention(value, "observed", f"its parameters are {found.told}")
+    settled: Reading | None = subject.twins["reading"]
+    return settled
 
 
-def sharing(subject: Subject, weights: dict[str, torch.Tensor], fault: Any = None, **attention: Any) -> Subject | None:
-    """The reference loaded with `weights` under the subject's conventions."""
+def sharing(subject: Subject, reading: Reading, fault: Any = None, **attention: Any) -> Subject | None:
+    """The reference loaded with a reading of the weights, under the subject's conventions."""
     reference = importlib.import_module("attncheck_adapters.reference")
     base = reference.MultiHeadAttention if subject.kind == "attention" else reference.DotProductAttention
-    causal, window = subject.causality, subject.says("window") or "none"
-    if causal.startswith("prefix"):
+    settings = {**reading.settings, "scale": scale_of(subject, reading), "dead_rows": "nan", **attention}
+    pattern = pattern_settings(subject)
+    if pattern is None:
         return None
-    settings: dict[str, Any] = {"dead_rows": "nan", **attention}
-    if causal != "no":
-        settings |= {"causal": True, "corner": causal}
-    if window != "none":
-        left, _, right = window.partition(":")
-        settings["window"] = (int(left), int(right)) if right else (1 - int(left), 0)
-    if subject.says("softcap"):
-        settings["softcap"] = float(str(subject.says("softcap")))
-    if subject.says("causal_under_mask") == "replaced":
-        settings["masked"] = "instead"
-    settings = {"scale": scale_of(subject, weights), **settings}
-    cls = base if fault is None else fault.broken(base)
+    cls, weights = base if fault is None else fault.broken(base), reading.weights
     # Grouped heads show in the shapes, whatever the constructor called them.
     groups = (
         weights["k.weight"].shape[0] * subject.heads // weights["q.weight"].shape[0] if weights else subject.kv_heads
     )
-    adapter = reference.shared(weights, subject.heads, groups, cls, **settings)
+    adapter = reference.shared(weights, subject.heads, groups, cls, **pattern, **settings)
     oracle = subject_of(adapter, subject.kind, label="the reference")
     # The reference keeps nothing that it could be told to forget.
     oracle.conventions = {k: c for k, c in subject.conventions.items() if k != "stateful"}
@@ -95,13 +91,28 @@ def sharing(subject: Subject, weights: dict[str, torch.Tensor], fault: Any = Non
     return oracle
 
 
-def scale_of(subject: Subject, weights: dict[str, torch.Tensor]) -> float | None:
-    """The declared factor of the scores; None for 1/sqrt(d)."""
+def pattern_settings(subject: Subject) -> dict[str, Any] | None:
+    """Causality, window and cap of the scores as keywords of the reference; None where it has no such pattern."""
+    causal, window = subject.causality, subject.says("window") or "none"
+    if causal.startswith("prefix"):
+        return None
+    settings: dict[str, Any] = {} if causal == "no" else {"causal": True, "corner": causal}
+    if window != "none":
+        left, _, right = window.partition(":")
+        settings["window"] = (int(left), int(right)) if right else (1 - int(left), 0)
+    if subject.says("softcap"):
+        settings["softcap"] = float(str(subject.says("softcap")))
+    if subject.says("causal_under_mask") == "replaced":
+        settings["masked"] = "instead"
+    return settings
+
+
+def scale_of(subject: Subject, reading: Reading) -> Any:
+    """The factor of the scores, declared or learned; None for 1/sqrt(d)."""
     said = subject.says("scale")
     if said in (None, "1/sqrt(d)", "learned"):
-        learned: float | None = subject.twins.get("scale")
-        return learned
-    d = weights["q.weight"].shape[0] // subject.heads if weights else subject.widths[0]
+        return reading.settings.get("scale", subject.twins.get("scale"))
+    d = reading.weights["q.weight"].shape[0] // subject.heads if reading else subject.widths[0]
     return 1 / d if said == "1/d" else float(str(said))
 
 
@@ -157,7 +168,7 @@ def _fill(target: Target, request: Request, roots: list[Path], obj: Any) -> None
         target.subjects.append(subject)
         if target.oracles and target.oracles[0] is None:
             # What was not understood once will not be at another size.
-            subject.twins["weights"] = None
+            subject.twins["reading"] = None
         target.oracles.append(oracle_for(subject))
         target.built.append(getattr(adapter, "built", ""))
         target.notes += getattr(adapter, "notes", [])

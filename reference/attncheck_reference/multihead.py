@@ -1,7 +1,9 @@
-"""Multi-head attention: project, split, attend, merge, output (Vaswani et al. 2017, section 3.2.2).
+"""Multi-head attention: enter, project, split, place, attend, merge, gated, output, leave.
+
+Vaswani et al. 2017, section 3.2.2.
 
 N batch, T queries, S keys, D width, h heads, g key/value heads, d head width of queries and keys, e of values,
-m extra keys, X = S + m
+E features of all heads, m extra keys, X = S + m
 """
 
 from typing import Any
@@ -10,9 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from attncheck_reference.attention import DotProductAttention
+from attncheck_reference.placing import Placing
+from attncheck_reference.positions import Rotary
+from attncheck_reference.refusals import check_tokens
+from attncheck_reference.surroundings import Surroundings
 
 
-class MultiHeadAttention(DotProductAttention):
+class MultiHeadAttention(Placing, Surroundings, DotProductAttention):
     """Self- and cross-attention on (N,T,D), batch first.
 
     width: D of the query.  key_width, value_width: of key and value, D where None.
@@ -23,7 +29,9 @@ class MultiHeadAttention(DotProductAttention):
     persistent memory of Sukhbaatar et al. 2019, "Augmenting Self-attention with Persistent Memory", section 4;
     `add_bias_kv` of torch.nn.MultiheadAttention is one, and its `add_zero_attn` one of zeros. The weights returned
     are those of the S keys given, so that they sum to less than 1; no row is dead.
-    The other keywords are those of `DotProductAttention`.
+    rotary and qk_norm*: see `Placing`.  gate, pre_norm*, residual, post_norm: see `Surroundings`.  norm_eps: of the
+    norms there, as qk_norm_eps is of those of queries and keys; where None 1e-5 of "layer", 1e-6 of "rms", 1e-12 of
+    "unit".  The other keywords are those of `DotProductAttention`.
     """
 
     def __init__(
@@ -41,6 +49,17 @@ class MultiHeadAttention(DotProductAttention):
         out_bias: bool | None = None,
         output: bool = True,
         extra_keys: int = 0,
+        rotary: Rotary | str | None = None,
+        qk_norm: str = "none",
+        qk_norm_over: str = "head",
+        qk_norm_first: bool = True,
+        qk_norm_eps: float | None = None,
+        gate: str = "none",
+        pre_norm: str = "none",
+        pre_norm_memory: str = "tied",
+        residual: bool = False,
+        post_norm: str = "none",
+        norm_eps: float | None = None,
         **attention: Any,
     ) -> None:
         super().__init__(heads, kv_heads, **attention)
@@ -63,6 +82,10 @@ class MultiHeadAttention(DotProductAttention):
         if extra_keys:
             self.extra_k = nn.Parameter(torch.randn(self.kv_heads, extra_keys, d))
             self.extra_v = nn.Parameter(torch.randn(self.kv_heads, extra_keys, e))
+        self.set_placing(heads, self.kv_heads, d, rotary, qk_norm, qk_norm_over, qk_norm_first, qk_norm_eps)
+        self.set_gate(gate, width, heads, e)
+        widths = width, self.k.in_features, self.v.in_features, out_width if output else heads * e
+        self.set_surroundings(widths, pre_norm, pre_norm_memory, post_norm, norm_eps, residual)
 
     def forward(
         self,
@@ -79,25 +102,22 @@ class MultiHeadAttention(DotProductAttention):
         """
         key_NSD = query_NTD if key_NSD is None else key_NSD
         value_NSD = key_NSD if value_NSD is None else value_NSD
-        self.check_inputs(query_NTD, key_NSD, value_NSD)
+        check_tokens((query_NTD, key_NSD, value_NSD), (self.q, self.k, self.v))
+        entered_NTD, key_NSD, value_NSD = self.enter(query_NTD, key_NSD, value_NSD)
+        q_NhTd, k_NgSd, v_NgSe = self.heads_of(entered_NTD, key_NSD, value_NSD)
+        mixed_NhTe, weights_NhTS = self.attend(q_NhTd, k_NgSd, v_NgSe, allowed, bias)
+        output_NTD = self.output(self.gated(self.merge(mixed_NhTe), entered_NTD))
+        return self.leave(output_NTD, query_NTD), weights_NhTS if need_weights else None
+
+    def heads_of(self, query_NTD: Tensor, key_NSD: Tensor, value_NSD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of each head, as the kernel takes them."""
         q_NTE, k_NSE, v_NSE = self.project(query_NTD, key_NSD, value_NSD)
+        q_NTE, k_NSE = self.norm_features(q_NTE, k_NSE)
         q_NhTd, k_NgSd, v_NgSe = (
             self.split(q_NTE, self.heads), self.split(k_NSE, self.kv_heads), self.split(v_NSE, self.kv_heads)
         )  # fmt: skip
-        mixed_NhTe, weights_NhTS = self.attend(q_NhTd, k_NgSd, v_NgSe, allowed, bias)
-        return self.output(self.merge(mixed_NhTe)), weights_NhTS if need_weights else None
-
-    def check_inputs(self, query_NTD: Tensor, key_NSD: Tensor, value_NSD: Tensor) -> None:
-        named = (("query", query_NTD, self.q), ("key", key_NSD, self.k), ("value", value_NSD, self.v))
-        for name, x, linear in named:
-            if x.ndim != 3 or x.shape[-1] != linear.in_features:
-                raise ValueError(f"{name}.shape={tuple(x.shape)}: expected (N, length, {linear.in_features})")
-            if 0 in x.shape:
-                raise ValueError(f"{name}.shape={tuple(x.shape)}: expected no empty axis")
-            if x.shape[0] != query_NTD.shape[0]:
-                raise ValueError(f"{name}.shape={tuple(x.shape)}: expected batch {query_NTD.shape[0]}, as the query")
-        if key_NSD.shape[1] != value_NSD.shape[1]:
-            raise ValueError(f"key has {key_NSD.shape[1]} positions, value {value_NSD.shape[1]}: expected as many")
+        q_NhTd, k_NgSd = self.place(q_NhTd, k_NgSd)
+        return q_NhTd, k_NgSd, v_NgSe
 
     def project(self, query_NTD: Tensor, key_NSD: Tensor, value_NSD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         return self.q(query_NTD), self.k(key_NSD), self.v(value_NSD)

@@ -77,7 +77,7 @@ def called(form: Form, allowed: Tensor | None, narrow: bool, **options: Any) -> 
     return seen
 
 
-SHAPES = {"NS": (N, S), "N11S": (N, 1, 1, S), "N1S": (N, 1, S), "TS": (T, S), "1TS": (1, T, S), "11TS": (1, 1, T, S),
+SHAPES = {"TSN": (T, S, N), "NS": (N, S), "N11S": (N, 1, 1, S), "N1S": (N, 1, S), "TS": (T, S), "1TS": (1, T, S), "11TS": (1, 1, T, S),
           "N1TS": (N, 1, T, S), "NTS": (N, T, S), "1hTS": (1, h, T, S), "hTS": (h, T, S), "NhTS": (N, h, T, S),
           "(Nh)TS": (N * h, T, S)}  # fmt: skip
 DECODE = {"int-allowed": keep_int.decode, "int-blocked": lambda m: ~keep_int.decode(m)}

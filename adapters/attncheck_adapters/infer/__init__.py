@@ -5,6 +5,7 @@ Nothing is guessed silently: what was observed stands in the conventions with it
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import inspect
 from dataclasses import dataclass, field, replace
@@ -12,19 +13,24 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parameter import UninitializedParameter
 
 from attncheck.copies import copied, copied_module
 from attncheck.dropout import set_dropout
+from attncheck.readings import Reading
 from attncheck.spec import BadTarget, importing_code
 from attncheck.subject import MODES, Convention, Refused
 from attncheck_adapters.infer.code import call_code, canonical_masks
-from attncheck_adapters.infer.construct import Recipe, build
+from attncheck_adapters.infer.construct import OTHER_SIZES, build, plan
 from attncheck_adapters.infer.conventions import named_causal, observed
+from attncheck_adapters.infer.family import Evidence, candidates
 from attncheck_adapters.infer.form import Form, form_of
-from attncheck_adapters.infer.layout import readings
-from attncheck_adapters.infer.probe import Probe
+from attncheck_adapters.infer.probe import T_, Probe
+from attncheck_adapters.infer.recipe import Recipe
+from attncheck_adapters.infer.settle import settle
 from attncheck_adapters.infer.sizes import Sizes, sizes_of
-from attncheck_adapters.seeded import REDRAW, redraw_degenerate
+from attncheck_adapters.infer.words import chosen_by_constructor, text_of, values_of
+from attncheck_adapters.seeded import REDRAW, redraw_degenerate, seeded
 
 
 @dataclass
@@ -55,7 +61,7 @@ class Inferred:
     @property
     def sources(self) -> tuple[str, ...]:
         """Ways of calling it: those of the probe, less unequal lengths where they were refused."""
-        found = Probe(self.target, self.form, self.widths, None, self.dtype).sources()
+        found = Probe(self.target, self.form, self.widths, None, self.dtype, self.heads).sources()
         if self.kind == "kernel":
             return "memory", "separate"
         return (
@@ -63,6 +69,11 @@ class Inferred:
             if self.form.extra.get("unequal", True)
             else tuple(s for s in found if s in ("self", "clones")) or found
         )
+
+    @property
+    def unread(self) -> tuple[str, ...]:
+        """Arguments of a meaning that is not known, which are left at their defaults."""
+        return tuple(self.form.extra["unread"])
 
     @property
     def module(self) -> nn.Module | None:
@@ -86,11 +97,28 @@ class Inferred:
         exec(call_code(self.form, self.heads), namespace)
         return namespace
 
-    def weights(self) -> list[dict[str, Tensor]] | None:
-        """The ways in which the parameters can be read as projections, the likeliest first."""
+    def weights(self) -> list[Reading] | None:
+        """The ways in which the parameters can be read as the reference's, the likeliest first."""
         if self.kind == "kernel":
-            return [{}]
-        return None if self.module is None else readings(self.module, self.sizes)
+            return [Reading({})]
+        if self.module is None:
+            return None
+        known = {} if self.recipe is None else self.recipe.known()
+        rotated = int(self.form.given[""]) if "" in self.form.given else None
+        evidence = Evidence(text_of(self.target), values_of(self.target, known), rotated, self._unused())
+        return list(candidates(self.module, self.sizes, evidence))
+
+    def _unused(self) -> frozenset[str]:
+        """Parameters without a gradient, where some arguments are left at their defaults."""
+        assert self.module is not None
+        probe = Probe(self.target, self.form, self.widths, None, self.dtype, self.heads)
+        probe.grad = True
+        output = probe.output(probe.inputs(probe.sources()[-1], S=T_)) if self.unread else None
+        if output is None or not output.requires_grad:
+            return frozenset()
+        named = {n: p for n, p in self.module.named_parameters() if p.requires_grad}
+        grads = torch.autograd.grad(output.square().sum(), list(named.values()), allow_unused=True)
+        return frozenset(n for n, g in zip(named, grads, strict=True) if g is None)
 
     def rebuilt(self, seed: int) -> Inferred | None:
         """The same built anew; None of an instance or a function."""
@@ -109,6 +137,7 @@ class Inferred:
         twin = copy.copy(self)
         twin.recipe, twin.target, twin.namespace = recipe, recipe.make(seed), self.compiled()
         if isinstance(twin.target, nn.Module):
+            _materialised(twin.target.eval(), self.form, self.sizes)
             redraw_degenerate(twin.target)
             set_dropout(twin.target, 0.0)
             twin.target.to(self.dtype).eval()
@@ -119,6 +148,7 @@ class Inferred:
         twin.recipe = None if self.recipe is None else self.recipe.dropping(p)
         if twin.recipe is not None:
             twin.target = twin.recipe.make()
+            _materialised(twin.target.eval(), self.form, self.sizes)
             redraw_degenerate(twin.target)
             twin.target.to(self.dtype)
             return twin
@@ -146,9 +176,34 @@ def meet(
     if isinstance(obj, nn.Module):
         return [_attention(obj, spec, copied_module(obj), None, declare)]
     (recipe, target), *others = build(obj, init, config)
-    first = _attention(obj, spec, target, recipe, declare)
+    try:
+        first = _attention(obj, spec, target, recipe, declare)
+    except BadTarget as problem:
+        return _otherwise(obj, spec, init, declare, config, (recipe, target), problem)
     more = (_further(obj, spec, target, recipe, declare) for recipe, target in others)
     return [first, *(adapter for adapter in more if adapter is not None)]
+
+
+def _otherwise(
+    obj: Any,
+    spec: str,
+    init: dict[str, Any] | None,
+    declare: dict[str, str],
+    config: Any,
+    built: Any,
+    problem: BadTarget,
+) -> list[Inferred]:
+    """A class that was built and not called: one of heads that are split already, or one that needs other sizes."""
+    recipe, target = built
+    if isinstance(target, nn.Module) and next(target.parameters(), None) is None and callable(target.forward):
+        with contextlib.suppress(BadTarget):
+            return [_kernel(target, spec, declare, recipe)]
+    for sizes in OTHER_SIZES if init is None else ():
+        with contextlib.suppress(BadTarget):
+            other = plan(obj, init, config, sizes)
+            if other.text != recipe.text:
+                return [_attention(obj, spec, other.make(), other, declare)]
+    raise problem
 
 
 def _further(obj: Any, spec: str, target: Any, recipe: Recipe, declare: dict[str, str]) -> Inferred | None:
@@ -174,25 +229,36 @@ def _attention(obj: Any, spec: str, target: Any, recipe: Recipe | None, declare:
     built = "the given instance" if recipe is None else recipe.text
     if not callable(target):
         raise BadTarget(f"{spec}({built}) made {type(target).__name__}, expected something to call")
-    notes = []
     if isinstance(target, nn.Module):
-        redrawn = redraw_degenerate(target)
-        notes += [f"parameters that start degenerate were drawn anew: {', '.join(redrawn)}"] if redrawn else []
         target.eval()
     form = form_of(target.forward if isinstance(target, nn.Module) else target, spec)
     form.extra["reset"] = declare.get("stateful")
     unread = form.extra["unread"]
-    notes += [f"arguments of unknown meaning, left at their defaults: {', '.join(unread)}"] if unread else []
+    notes = [f"arguments of unknown meaning, left at their defaults: {', '.join(unread)}"] if unread else []
     sizes = sizes_of(target, {} if recipe is None else recipe.sizes())
+    if isinstance(target, nn.Module):
+        _materialised(target, form, sizes)
+        redrawn = redraw_degenerate(target)
+        notes += [f"parameters that start degenerate were drawn anew: {', '.join(redrawn)}"] if redrawn else []
     heads = int(declare.get("heads", sizes.heads))
     sizes = replace(sizes, heads=heads, kv_heads=int(declare.get("kv_heads", min(sizes.kv_heads, heads))))
     causal = named_causal(obj, [] if recipe is None else recipe.causal_flags(), form)
     dtypes = [declare["dtype"]] if "dtype" in declare else ["float32", "float64"]
     dtype, conventions = _in_first_dtype(target, form, sizes, dtypes, spec, declare, causal)
+    seen = form.extra.get("heads")
+    if seen and "heads" not in declare and sizes.heads != seen and not (recipe and "heads" in recipe.sizes()):
+        sizes = replace(sizes, heads=seen, kv_heads=seen, head_width=sizes.widths[0] // seen)
+    conventions |= {} if recipe is None else chosen_by_constructor(recipe.known(), text_of(target))
     imported = None if recipe is None else importing_code(spec)
     adapter = Inferred(target, "attention", form, sizes, built, imported, recipe, conventions, notes, dtype)
     adapter.modes = _modes(adapter)
     return adapter
+
+
+def _materialised(target: nn.Module, form: Form, sizes: Sizes) -> None:
+    """Lazy modules get their parameters in a first call."""
+    if any(isinstance(p, UninitializedParameter) for p in target.parameters()):
+        seeded(settle, Probe(target, form, sizes.widths, None, torch.float32, sizes.heads), sizes.head_width)
 
 
 def _in_first_dtype(
@@ -211,7 +277,8 @@ def _in_first_dtype(
         if name != "float32" and isinstance(target, nn.Module):
             target.to(dtype)
         try:
-            conventions = observed(Probe(target, form, sizes.widths, None, dtype), spec, sizes.heads, declare, causal)
+            probe = Probe(target, form, sizes.widths, None, dtype, sizes.heads)
+            conventions = observed(probe, spec, sizes.heads, declare, causal, sizes.head_width)
         except BadTarget as error:
             problem = problem or error
             continue
@@ -221,11 +288,15 @@ def _in_first_dtype(
     raise problem
 
 
-def _kernel(obj: Any, spec: str, declare: dict[str, str]) -> Inferred:
-    form, sizes = form_of(obj, spec), Sizes((6, 6, 6), 4, 4)
-    probe = Probe(obj, form, sizes.widths, (4, 4), torch.float32)
-    conventions = observed(probe, spec, 4, declare, None)
-    return Inferred(obj, "kernel", form, sizes, "a function", importing_code(spec), None, conventions)
+def _kernel(obj: Any, spec: str, declare: dict[str, str], recipe: Recipe | None = None) -> Inferred:
+    target = obj.eval() if isinstance(obj, nn.Module) else obj
+    form, sizes = form_of(obj.forward if isinstance(obj, nn.Module) else obj, spec), Sizes((6, 6, 6), 4, 4)
+    probe = Probe(target, form, sizes.widths, (4, 4), torch.float32, 4)
+    conventions = observed(probe, spec, 4, declare, None, 6)
+    built = "a function" if recipe is None else recipe.text
+    adapter = Inferred(target, "kernel", form, sizes, built, importing_code(spec), recipe, conventions)
+    adapter.modes = _modes(adapter)
+    return adapter
 
 
 def _modes(adapter: Inferred) -> tuple[str, ...]:
@@ -234,7 +305,8 @@ def _modes(adapter: Inferred) -> tuple[str, ...]:
     if module is None:
         return MODES[:2]
     set_dropout(module, 0.0)
-    probe = Probe(module, adapter.form, adapter.widths, None, adapter.dtype)
+    heads = (adapter.heads, adapter.kv_heads) if adapter.kind == "kernel" else None
+    probe = Probe(module, adapter.form, adapter.widths, heads, adapter.dtype, adapter.heads)
     inputs = probe.inputs(probe.sources()[0], S=5)
     module.train()
     outputs = []

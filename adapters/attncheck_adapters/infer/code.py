@@ -8,15 +8,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
-from attncheck_adapters.infer.form import Form
+from attncheck.inputs import Inputs
+from attncheck_adapters.infer import extras
+from attncheck_adapters.infer.form import MASK_ROLES, Form
 
 Mask = tuple[str, str, str]  # (argument, native axes, encoding)
 
 # How a native mask is cut from `m`, and for which masks it suffices.
 NATIVE: dict[str, tuple[str, str]] = {
     "NS": ("m[:, 0, 0].expand(N, S)", "padding"),
+    "N": ("m[:, 0, 0].expand(N, S).sum(-1)", "prefix"),
     "N11S": ("m.expand(N, 1, 1, S)", "padding"),
     "N1S": ("m[:, 0].expand(N, 1, S)", "padding"),
     "TS": ("m[0, 0].expand(T, S)", "shared"),
@@ -24,12 +28,14 @@ NATIVE: dict[str, tuple[str, str]] = {
     "11TS": ("m.expand(1, 1, T, S)", "shared"),
     "N1TS": ("m.expand(N, 1, T, S)", "sample"),
     "NTS": ("m[:, 0].expand(N, T, S)", "sample"),
+    "TSN": ("m[:, 0].expand(N, T, S).permute(1, 2, 0)", "sample"),
     "1hTS": ("m.expand(1, h, T, S)", "head"),
     "hTS": ("m[0].expand(h, T, S)", "head"),
     "NhTS": ("m.expand(N, h, T, S)", "any"),
     "(Nh)TS": ("m.expand(N, h, T, S).reshape(N * h, T, S)", "any"),
 }
 SUFFICES = {
+    "prefix": "allowed.ndim == 4 and m.shape[1] == m.shape[2] == 1 and bool((m[..., :-1] >= m[..., 1:]).all())",
     "padding": "allowed.ndim == 4 and m.shape[1] == m.shape[2] == 1",
     "shared": "m.shape[0] == m.shape[1] == 1",
     "sample": "m.shape[1] == 1",
@@ -38,7 +44,7 @@ SUFFICES = {
 }
 # Which canonical masks (MASK_AXES) can be said with a native mask.
 CANONICAL = {
-    "padding": ("N11S",), "shared": ("TS",), "sample": ("TS", "N11S", "N1TS"), "head": ("TS", "1hTS"),
+    "prefix": ("N11S",), "padding": ("N11S",), "shared": ("TS",), "sample": ("TS", "N11S", "N1TS"), "head": ("TS", "1hTS"),
     "any": ("TS", "N11S", "N1TS", "1hTS", "NhTS"),
 }  # fmt: skip
 ENCODE = {
@@ -55,6 +61,18 @@ FLOATS = {
 }
 
 
+# The axes that are exchanged on the way in and out.
+TURNED = {"seq-first": "0, 1", "heads-last": "1, 2"}
+
+
+def handed_over(mask: Tensor, axes: str, encoding: str, heads: int, inputs: Inputs) -> Tensor:
+    """A mask of four axes as one argument takes it."""
+    N, T, S = len(inputs.query), inputs.query.shape[-2], inputs.key.shape[-2]
+    native = eval(NATIVE[axes][0], {"m": mask, "N": N, "h": heads, "T": T, "S": S})
+    handed: Tensor = eval(ENCODE[encoding], {"m": native, "torch": torch, "query": inputs.query})
+    return handed
+
+
 def call_code(form: Form, heads: int, masks: Sequence[Tensor | None] | None = None) -> str:
     """`def call(query, key, value, allowed[, weights])` for the global `target`.
 
@@ -62,10 +80,18 @@ def call_code(form: Form, heads: int, masks: Sequence[Tensor | None] | None = No
     """
     both: list[Mask] = form.extra.get("both", [])
     flag = (", weights=True" if "weights" in form.names else "") + (", masks='one'" if both else "")
+    helper = extras.HELPER if "" in form.given else ""
+    lines = [f"{helper}def call(query, key, value, allowed{flag}):", *extras.lines(form)]
+    if form.plain is not None:
+        nothing = torch.ones(1, 1, 1, 1, dtype=torch.bool)
+        masks = None if masks is None else [nothing if mask is None else mask for mask in masks]
+        lines += [
+            "    if allowed is None:",
+            "        allowed = torch.ones(1, 1, 1, key.shape[-2], dtype=torch.bool, device=key.device)",
+        ]
     ranked = sorted(form.masks, key=lambda mask: list(SUFFICES).index(NATIVE[mask[1]][1]))
     ranked = [(argument, axes, _told(encoding, masks)) for argument, axes, encoding in ranked]
     needed = ranked if masks is None else [m for m in ranked if any(_first(ranked, seen) == m for seen in masks)]
-    lines = [f"def call(query, key, value, allowed{flag}):"]
     always = not both and masks is not None and len(needed) == 1 and all(mask is not None for mask in masks)
     if needed:
         if always and needed[0][1] == "TS" and all(mask is not None and mask.ndim == 2 for mask in masks or ()):
@@ -74,9 +100,18 @@ def call_code(form: Form, heads: int, masks: Sequence[Tensor | None] | None = No
         shape = f"        N, h, T, S = len(query), {heads}, query.shape[-2], key.shape[-2]"
         body = [shape, "        m = allowed if allowed.ndim == 4 else allowed[None, None]"]
         body += _encoded(needed[0], "        ") if always else _branches(needed) + _fillers(both)
-        lines += [line[4:] for line in body] if always else ["    given = {}", "    if allowed is not None:", *body]
+        lines += (
+            [line[4:] for line in body]
+            if always
+            else [f"    given = {_blank(form)}", "    if allowed is not None:", *body]
+        )
     given = f"{needed[0][0]}=m" if always else "**given" if needed else ""
     return "\n".join(lines + _invocation(form, given))
+
+
+def _blank(form: Form) -> str:
+    names = [form.names[role] for role in MASK_ROLES if role in form.extra.get("required", ())]
+    return "{" + ", ".join(f"{name!r}: None" for name in names if form.plain is None or form.plain[0] != name) + "}"
 
 
 def _told(encoding: str, masks: Sequence[Tensor | None] | None) -> str:
@@ -126,26 +161,47 @@ def _branches(needed: list[Mask]) -> list[str]:
 
 
 def _invocation(form: Form, masks: str) -> list[str]:
-    flip = form.layout == "seq-first"
+    flip, one = TURNED.get(form.layout), "[n]" if form.extra.get("unbatched") else ""
     lines = []
     if flip:
         lines += [
             "    same, tied = query is key, key is value",
-            "    query, key, value = (x.transpose(0, 1) for x in (query, key, value))",
+            f"    query, key, value = (x.transpose({flip}) for x in (query, key, value))",
             "    key, value = (query if same else key), (query if same else key) if tied else value",
         ]
-    given = [f"{form.names[role]}={role}" for role in ("query", "key", "value") if role in form.names]
+    given = [f"{form.names[role]}={role}{one}" for role in ("query", "key", "value") if role in form.names]
     if "memory" in form.names:
         optional = "memory" in form.extra.get("optional", ())
         name = form.names["memory"]
-        given.append(f"**({{}} if key is query else {{{name!r}: key}})" if optional else f"{name}=key")
+        given.append(f"**({{}} if key is query else {{{name!r}: key{one}}})" if optional else f"{name}=key{one}")
     if "weights" in form.names:
         given.append(f"{form.names['weights']}=weights")
-    lines.append(f"    result = target({', '.join([*given, *([masks] if masks else [])])})")
+    given += [f"{name}={text}" for name, text in form.given.items() if name]
+    given += [f"{name}=None" for name in _absent(form, masks)]
+    call = f"target({', '.join([*given, *([masks] if masks else [])])})"
+    if one:
+        weights = form.weights or "None"
+        return [
+            *lines,
+            "    outputs, returned = [], []",
+            "    for n in range(len(query)):",
+            f"        result = {call}",
+            f"        outputs.append({form.output})",
+            f"        returned.append({weights})",
+            f"    return torch.stack(outputs), {'None' if form.weights is None else 'torch.stack(returned)'}",
+        ]
+    lines.append(f"    result = {call}")
     if form.weights is None and not flip:
         return [*lines, f"    return {form.output}, None"]
     lines.append(f"    output, returned = {form.output}, {form.weights or 'None'}")
-    return [*lines, f"    return {'output.transpose(0, 1)' if flip else 'output'}, returned"]
+    return [*lines, f"    return {f'output.transpose({flip})' if flip else 'output'}, returned"]
+
+
+def _absent(form: Form, masks: str) -> list[str]:
+    """Mask arguments without a default that this call has nothing for."""
+    if form.plain is not None or masks == "**given":
+        return []
+    return [form.names[role] for role in MASK_ROLES if role in form.extra.get("required", ())]
 
 
 def canonical_masks(form: Form) -> tuple[str, ...]:

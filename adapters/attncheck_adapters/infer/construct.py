@@ -5,84 +5,42 @@ h heads, d head width, D width
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
-import sys
+from types import SimpleNamespace
 from typing import Any
 
+from torch import nn
+
 from attncheck.spec import BadTarget
-from attncheck.subject import TimedOut
-from attncheck_adapters.infer.names import role_of
-from attncheck_adapters.seeded import seeded
+from attncheck_adapters.infer.configs import (
+    EMPTY,
+    SECTION,
+    annotation_of,
+    class_of,
+    fields_of,
+    holds_values,
+    instance_beside,
+    is_config,
+    names_read,
+)
+from attncheck_adapters.infer.names import likely_role, role_of
+from attncheck_adapters.infer.recipe import Recipe, role_of_part
+
+
+def _sizes(width: int, heads: int, groups: int, d: int, out: int) -> dict[str, Any]:
+    return {"width": width, "heads": heads, "kv_heads": groups, "head_width": d, "value_width": d, "out_width": out,
+            "memory_width": width}  # fmt: skip
+
 
 # Unequal sizes first (h, d, D and lengths differ), then h = d and h = 1, where other faults hide.
-SIZES: list[dict[str, Any]] = [
-    {"width": 24, "heads": 4, "kv_heads": 2, "head_width": 6, "value_width": 6, "out_width": 20, "memory_width": 24},
-    {"width": 16, "heads": 4, "kv_heads": 2, "head_width": 4, "value_width": 4, "out_width": 12, "memory_width": 16},
-    {"width": 10, "heads": 1, "kv_heads": 1, "head_width": 10, "value_width": 10, "out_width": 14, "memory_width": 10},
-]
-ALWAYS: dict[str, Any] = {"dropout": 0.0, "length": 64, "bias": True, "causal": False, "layer": 0}
-CONFIGS = ("config", "cfg", "args", "params", "conf", "hparams", "model_args")
-SET_EVEN_IF_DEFAULT = ("width", "heads", "head_width", "dropout", "length", "out_width", "value_width")
-
-
-@dataclasses.dataclass(frozen=True)
-class Recipe:
-    """One way to build a target: `obj(**keywords)`, or `obj(holder(**keywords))` where it takes a config."""
-
-    obj: Any
-    holder: Any
-    keywords: dict[str, Any]
-
-    @property
-    def text(self) -> str:
-        text = ", ".join(f"{k}={v!r}" for k, v in self.keywords.items())
-        return text if self.holder is None else f"{self.holder.__name__}({text})"
-
-    @property
-    def code(self) -> str:
-        lines = f"torch.manual_seed(0)\ntarget = Target({self.text})"
-        if self.holder is None:
-            return lines
-        return f"from {self.holder.__module__} import {self.holder.__qualname__.split('.')[0]}\n\n{lines}"
-
-    def make(self, seed: int = 0) -> Any:
-        """The target, built under a seed; whatever its constructor raises is a BadTarget."""
-        try:
-            return seeded(
-                lambda: self.obj(**self.keywords) if self.holder is None else self.obj(self.holder(**self.keywords)),
-                seed=seed,
-            )
-        except (KeyboardInterrupt, TimedOut):
-            raise
-        except BaseException as error:
-            name, problem = getattr(self.obj, "__name__", self.obj), " ".join(str(error).split())
-            raise BadTarget(f"building {name}({self.text}) raised {type(error).__name__}: {problem}") from error
-
-    def known(self) -> dict[str, Any]:
-        """All values that the constructor works with, defaults included."""
-        return {**_defaults(self.obj if self.holder is None else self.holder), **self.keywords}
-
-    def sizes(self) -> dict[str, int]:
-        known = {role_of(k): v for k, v in self.known().items() if isinstance(v, int) and not isinstance(v, bool)}
-        return {role: v for role, v in known.items() if role}
-
-    def causal_flags(self) -> list[bool]:
-        return [v for k, v in self.known().items() if role_of(k) == "causal" and isinstance(v, bool)]
-
-    def undivided(self) -> Recipe | None:
-        """The same for four heads and a width of 10; None where it takes no width and heads, or a width of heads."""
-        roles = {role_of(k) for k in self.keywords}
-        if not {"width", "heads"} <= roles or {"head_width", "value_width", "out_width"} & roles:
-            return None
-        sizes = {"width": 10, "memory_width": 10, "heads": 4, "kv_heads": 2}
-        keywords = {k: sizes.get(role_of(k) or "", v) for k, v in self.keywords.items()}
-        return dataclasses.replace(self, keywords=keywords)
-
-    def dropping(self, p: float) -> Recipe | None:
-        """The same with dropout p, None where the constructor has no such argument."""
-        drops = [k for k in self.keywords if role_of(k) == "dropout"]
-        return dataclasses.replace(self, keywords={**self.keywords, **dict.fromkeys(drops, p)}) if drops else None
+SIZES = [_sizes(24, 4, 2, 6, 20), _sizes(16, 4, 2, 4, 12), _sizes(10, 1, 1, 10, 14)]
+# Where a class does not take these: head widths that can be rotated in part, and those of real models.
+OTHER_SIZES = [_sizes(32, 4, 2, 8, 20), _sizes(64, 4, 2, 16, 48), _sizes(128, 2, 1, 64, 96), _sizes(24, 4, 4, 6, 24)]
+ALWAYS: dict[str, Any] = {
+    "dropout": 0.0, "length": 64, "bias": True, "causal": False, "layer": 0, "eps": 1e-5, "base": 10000.0,
+    "count": 2, "vocabulary": 40, "hidden": 40, "scale": None, "window": 4, "activation": "gelu",
+}  # fmt: skip
+SET_EVEN_IF_DEFAULT = ("width", "heads", "head_width", "dropout", "length", "out_width", "value_width", "memory_width")
 
 
 def build(obj: Any, init: dict[str, Any] | None, config: Any) -> list[tuple[Recipe, Any]]:
@@ -91,10 +49,25 @@ def build(obj: Any, init: dict[str, Any] | None, config: Any) -> list[tuple[Reci
         raise BadTarget(
             f"the target is {type(obj).__name__} {obj!r:.60}, expected a class, a factory, a function or a module"
         )
-    recipes = [plan(obj, init, config, sizes) for sizes in (SIZES if init is None else SIZES[:1])]
-    first = (recipes[0], recipes[0].make())
-    others = list({r.text: r for r in recipes[1:] if r.text != first[0].text}.values())
-    return [first, *((r, module) for r in others if (module := _made(r)) is not None)]
+    first = _first_that_builds(obj, init, config)
+    sizes = SIZES[1:] if init is None else []
+    others = {r.text: r for r in (plan(obj, init, config, s) for s in sizes) if r.text != first[0].text}
+    return [first, *((r, module) for r in others.values() if (module := _made(r)) is not None)]
+
+
+def _first_that_builds(obj: Any, init: dict[str, Any] | None, config: Any) -> tuple[Recipe, Any]:
+    """The first choice of sizes that the constructor takes; where it takes none, what it said of the first."""
+    recipe = plan(obj, init, config, SIZES[0])
+    try:
+        return recipe, recipe.make()
+    except BadTarget as problem:
+        tried = {recipe.text}
+        for sizes in OTHER_SIZES:
+            other = plan(obj, init, config, sizes)
+            if other.text not in tried and (module := _made(other)) is not None:
+                return other, module
+            tried.add(other.text)
+        raise problem
 
 
 def _made(recipe: Recipe) -> Any:
@@ -106,79 +79,143 @@ def _made(recipe: Recipe) -> Any:
 
 
 def plan(obj: Any, init: dict[str, Any] | None, config: Any, sizes: dict[str, Any]) -> Recipe:
-    """Values for the constructor, or for its config, from one choice of sizes."""
-    parameters = _parameters(obj)
-    name = next((n for n in parameters if n in CONFIGS), None)
-    holder = config or (None if name is None else _config_class(obj, parameters[name]))
-    if holder is None and len(parameters) == 1 and not parameters.keys() & (init or {}).keys():
-        annotation = _annotation(obj, next(iter(parameters.values())))
-        holder = annotation if dataclasses.is_dataclass(annotation) else None
-    taken = parameters if holder is None else _parameters(holder)
-    given = dict(init or {})
-    return Recipe(obj, holder, {**_values(obj, taken, sizes, given), **given})
+    """Values for the constructor, and for the configs that it asks for, from one choice of sizes."""
+    return Planner(obj, dict(init or {}), config, sizes).recipe()
+
+
+class Planner:
+    """One choice of sizes on its way into a constructor. What the user gave goes where its name is known."""
+
+    def __init__(self, obj: Any, given: dict[str, Any], config: Any, sizes: dict[str, Any]) -> None:
+        self.obj, self.given, self.config, self.sizes = obj, given, config, sizes
+        self.label = getattr(obj, "__name__", type(obj).__name__)
+
+    def recipe(self) -> Recipe:
+        parameters = _parameters(self.obj)
+        kinds = {n: annotation_of(self.obj, n, p.annotation) for n, p in parameters.items()}
+        holders = [n for n in parameters if n not in self.given and self._holds(n, parameters[n], kinds[n], parameters)]
+        keywords: dict[str, Any] = {}
+        for name, parameter in parameters.items():
+            if name in holders:
+                keywords[name] = self._holder(name, kinds[name])
+            elif name not in self.given:
+                keywords |= self._value(name, parameter.default, kinds[name], parameters)
+        inside = {k for part in keywords.values() if isinstance(part, Recipe) for k in part.values()}
+        own = {k: v for k, v in self.given.items() if not (holders and k not in parameters and k in inside)}
+        return Recipe(self.obj, keywords | own)
+
+    def _holds(self, name: str, parameter: inspect.Parameter, kind: Any, parameters: Any) -> bool:
+        """Whether this argument is a config; an optional one only where the sizes are nowhere else."""
+        sole = len(parameters) == 1 and role_of(name) is None and holds_values(kind)
+        if not (sole or (is_config(name, kind) and role_of(name) is None)):
+            return False
+        return parameter.default is EMPTY or not {"width", "heads"} & set(map(role_of, parameters))
+
+    def _holder(self, name: str, kind: Any) -> Recipe:
+        cls = self.config or class_of(self.obj, kind)
+        if cls is not None:
+            return self._filled(cls)
+        beside = instance_beside(self.obj)
+        if beside is not None:
+            return Recipe(dict, {**beside, **self._known(beside)})
+        return self._from_what_is_read(name)
+
+    def _filled(self, cls: Any) -> Recipe:
+        """A config class with sizes, its own configs included."""
+        fields = fields_of(cls)
+        kinds = {n: annotation_of(cls, n, p.annotation) for n, p in _parameters(cls).items()}
+        values: dict[str, Any] = {}
+        for name, default in fields.items():
+            if name in self.given:
+                values[name] = self.given[name]
+            elif holds_values(kinds[name]):
+                values[name] = self._filled(kinds[name])
+            else:
+                values |= self._value(name, default, kinds[name], fields)
+        taken = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(cls).parameters.values())
+        values |= {k: v for k, v in self.given.items() if taken and k not in values}
+        return Recipe(cls, values)
+
+    def _known(self, names: Any) -> dict[str, Any]:
+        roles = {n: role_of(n) for n in names if isinstance(n, str)}
+        chosen = {n: {**self.sizes, **ALWAYS}[r] for n, r in roles.items() if r in SET_EVEN_IF_DEFAULT}
+        return chosen | {n: v for n, v in self.given.items() if n in roles}
+
+    def _from_what_is_read(self, argument: str) -> Recipe:
+        """A namespace, or a dict, of all that the code of the target reads of its config."""
+        paths, by_item = names_read(self.obj, argument)
+        if not paths:
+            raise BadTarget(
+                f"building {self.label}: {argument!r} is a config of an unknown class; give --target-config=pkg.mod:Config"
+            )
+        maker = dict if by_item else SimpleNamespace
+        root = Recipe(maker, {})
+        for *sections, name in paths.values():
+            node, outside = root, [s for s in sections if not SECTION.match(s)]
+            if outside:
+                continue  # a method or an attribute of a value
+            for section in sections:
+                node = node.keywords.setdefault(section, Recipe(maker, {}))
+            if name not in node.keywords and not SECTION.match(name):
+                node.keywords.update(self._read(argument, name))
+        return root
+
+    def _read(self, argument: str, name: str) -> dict[str, Any]:
+        if name in self.given:
+            return {name: self.given[name]}
+        role = role_of(name)
+        if role is None:
+            return {}
+        return {name: {**self.sizes, **ALWAYS}[role]} if role != "device" else {name: None}
+
+    def _value(self, name: str, default: Any, kind: Any, beside: Any) -> dict[str, Any]:
+        """A value where its role is known; a required one without a role is the user's to give."""
+        required = default is EMPTY
+        role = likely_role(name) if required and role_of_part(name) is None else role_of(name)
+        if role == "device" and required:
+            return {name: "cpu" if "type" not in name else None}
+        if role == "device" or (not required and role not in SET_EVEN_IF_DEFAULT):
+            return {}
+        if default is None and role not in ("width", "heads"):
+            return {}
+        part = role_of_part(name) if role is None else None
+        if part is not None:
+            return {name: self._projection(part, beside)}
+        if role is None:
+            raise BadTarget(
+                f"building {self.label}: {name!r} has no default and a name of unknown meaning; "
+                f'give it with --target-init="{name}=..."'
+            )
+        if role == "length" and not required and not isinstance(default, int):
+            return {}
+        return {name: self._sized(role, beside)}
+
+    def _sized(self, role: str, beside: Any) -> Any:
+        roles = set(map(role_of, beside))
+        if role == "head_width" and "heads" not in roles and "width" in roles:
+            return 10  # one head of a width of its own
+        return {**self.sizes, **ALWAYS}[role]
+
+    def _projection(self, part: str, beside: Any) -> Recipe:
+        """A linear map that a constructor wants ready-made."""
+        s, roles = self.sizes, set(map(role_of, beside))
+        grouped = "kv_heads" in roles
+        inner = {"q": s["heads"], "o": s["heads"]}.get(part, s["kv_heads"] if grouped else s["heads"]) * s["head_width"]
+        n_in, n_out = (inner, s["width"]) if part == "o" else (s["width"], inner)
+        return Recipe(nn.Linear, {"in_features": n_in, "out_features": n_out})
 
 
 def _parameters(obj: Any) -> dict[str, inspect.Parameter]:
+    """The arguments of a constructor; of one that passes them all on, those of the class above it."""
     try:
-        signature = inspect.signature(obj)
+        parameters = inspect.signature(obj).parameters
     except (TypeError, ValueError):
         return {}
     plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return {n: p for n, p in signature.parameters.items() if p.kind in plain}
-
-
-def _defaults(obj: Any) -> dict[str, Any]:
-    return {n: p.default for n, p in _parameters(obj).items() if p.default is not inspect.Parameter.empty}
-
-
-def _values(
-    obj: Any, parameters: dict[str, inspect.Parameter], sizes: dict[str, Any], given: dict[str, Any]
-) -> dict[str, Any]:
-    """A value for each argument whose role is known; a required one without a role is the user's to give."""
-    values: dict[str, Any] = {}
-    single = not any(role_of(n) == "heads" for n in parameters)
-    for name, parameter in parameters.items():
-        role, required = role_of(name), parameter.default is inspect.Parameter.empty
-        if name in given or role == "device" or (not required and role not in SET_EVEN_IF_DEFAULT):
+    found = {n: p for n, p in parameters.items() if p.kind in plain}
+    passes_on = any(p.kind is p.VAR_KEYWORD for p in parameters.values()) and inspect.isclass(obj)
+    for base in obj.__mro__[1:] if passes_on else ():
+        if base in (nn.Module, object) or "__init__" not in vars(base):
             continue
-        if parameter.default is None and role not in ("width", "heads"):
-            continue
-        if role is None:
-            raise BadTarget(
-                f"building {getattr(obj, '__name__', obj)}: {name!r} has no default and a name of unknown meaning; "
-                f'give it with --target-init="{name}=..."'
-            )
-        value = {**sizes, **ALWAYS}[role]
-        if role == "head_width" and single and "width" in {role_of(n) for n in parameters}:
-            value = 10  # one head of a width of its own
-        if role == "length" and not required and not isinstance(parameter.default, int):
-            continue
-        values[name] = value
-    return values
-
-
-def _config_class(obj: Any, parameter: inspect.Parameter) -> Any:
-    """The class of a config argument: its annotation, or the one dataclass with a width beside the target."""
-    annotation = _annotation(obj, parameter)
-    module = sys.modules.get(getattr(obj, "__module__", ""), None)
-    if inspect.isclass(annotation) and annotation is not inspect.Parameter.empty and annotation not in (dict, object):
-        return annotation
-    beside = [c for c in vars(module).values() if inspect.isclass(c) and _has_width(c)] if module else []
-    if len(beside) == 1:
-        return beside[0]
-    raise BadTarget(
-        f"building {getattr(obj, '__name__', obj)}: {parameter.name!r} is a config, and {len(beside)} dataclasses "
-        f"beside it could be meant; give --target-config=pkg.mod:Config"
-    )
-
-
-def _annotation(obj: Any, parameter: inspect.Parameter) -> Any:
-    """Of a parameter. Text, as under `from __future__ import annotations`, is looked up beside the target."""
-    if not isinstance(parameter.annotation, str):
-        return parameter.annotation
-    module = sys.modules.get(getattr(obj, "__module__", ""), None)
-    return getattr(module, parameter.annotation.strip("'\""), None)
-
-
-def _has_width(cls: type) -> bool:
-    return dataclasses.is_dataclass(cls) and any(role_of(f.name) == "width" for f in dataclasses.fields(cls))
+        return {n: p for n, p in _parameters(base).items() if n not in found} | found
+    return found

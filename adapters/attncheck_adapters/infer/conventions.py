@@ -2,33 +2,39 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from torch import nn
-
+from attncheck.spec import BadTarget
 from attncheck.subject import Convention
-from attncheck_adapters.infer.form import Form
+from attncheck_adapters.infer.form import Form, told
 from attncheck_adapters.infer.masks import find_masks, mask_replaces_pattern
 from attncheck_adapters.infer.probe import Probe, find_causality, find_layout, find_output, find_weights
+from attncheck_adapters.infer.settle import settle
+from attncheck_adapters.infer.words import text_of
 
 
 def observed(
-    probe: Probe, spec: str, heads: int, declare: Mapping[str, str], causal: Convention | None
+    probe: Probe, spec: str, heads: int, declare: Mapping[str, str], causal: Convention | None, head_width: int
 ) -> dict[str, Convention]:
     """All conventions, observed; what was declared stands, and decides how the target is called."""
     found: dict[str, Convention] = {}
     if "layout" in declare:
         probe.form.layout = declare["layout"]
+    problem = settle(probe, head_width)
+    if problem is not None:
+        raise BadTarget(f"the plain call of {spec} raised {told(problem)}")
     find_output(probe, spec)
-    if probe.heads is None and "layout" not in declare:
+    if probe.form.extra.get("unbatched"):
+        found["layout"] = Convention("unbatched", "observed", "(N,T,D) was refused and (T,D) is taken")
+    elif probe.heads is None and "layout" not in declare:
         found["layout"] = find_layout(probe)
         find_output(probe, spec)
     elif probe.heads is not None:
-        found["layout"] = Convention("heads", "observed", "tensors of four axes (N,h,T,d)")
+        layout, axes = ("heads-last", "N,T,h,d") if probe.form.layout == "heads-last" else ("heads", "N,h,T,d")
+        found["layout"] = Convention(layout, "observed", f"tensors of four axes ({axes})")
     find_weights(probe)
     _find_unequal(probe)
     found |= find_masks(probe, heads, declare)
@@ -41,6 +47,9 @@ def observed(
         evidence = "under a mask that blocks nothing every query sees every key"
         found["causal_under_mask"] = Convention("replaced", "observed", evidence)
     found["weights"] = _weights_kind(probe)
+    if _joins_queries(probe):
+        evidence = "a query acts on every other, and the class joins tensors by cat"
+        found["memory"] = Convention("joined", "observed", evidence)
     if seen.value == "no" and window is None:
         found["positions"] = find_positions(probe)
     return found
@@ -52,6 +61,15 @@ def _find_unequal(probe: Probe) -> None:
     probe.form.extra["unequal"] = not across or probe.output(probe.inputs(across[0])) is not None
 
 
+def _joins_queries(probe: Probe) -> bool:
+    """Whether queries are keys beside the memory, as in a resampler (Alayrac et al. 2022, Flamingo, figure 5)."""
+    if probe.sources() != ("memory",) or "cat(" not in text_of(probe.target):
+        return False
+    inputs = probe.inputs("memory")
+    before, after = probe.output(inputs), probe.output(inputs.renewed("query", [1], seed=5))
+    return before is not None and after is not None and bool((before != after).any(-1).all())
+
+
 def _weights_kind(probe: Probe) -> Convention:
     if probe.form.weights is None:
         return Convention("none", "observed", "the result has no part of the shape of weights")
@@ -60,6 +78,7 @@ def _weights_kind(probe: Probe) -> Convention:
     result = probe.raw(probe.inputs(probe.sources()[0]), **given)
     weights = eval(probe.form.weights, {"result": result, "weights": True})
     kind = "per-head" if weights.ndim == 4 else "averaged"
+    probe.form.extra["heads"] = weights.shape[1] if weights.ndim == 4 else None
     return Convention(kind, "observed", f"{probe.form.weights} has shape {tuple(weights.shape)}")
 
 
@@ -96,7 +115,7 @@ def find_positions(probe: Probe) -> Convention:
     moved = (after - (before[..., order, :] if inputs.tied else before)).abs().max()
     if float(moved) <= 1e-4 * float(before.abs().max()):
         return Convention("none", "observed", "permuting the tokens permutes the outputs")
-    word = PLACES.search(_text_of(probe.target))
+    word = PLACES.search(text_of(probe.target))
     if word is None:
         return Convention("none", "observed", "order matters, but the class speaks of no positions")
     kind = (
@@ -105,14 +124,3 @@ def find_positions(probe: Probe) -> Convention:
         else "absolute"
     )
     return Convention(kind, "observed", f"order matters, and the class speaks of {word.group()!r}")
-
-
-def _text_of(target: Any) -> str:
-    """The names of parameters, buffers and submodules, and the source of the class where it can be had."""
-    if not isinstance(target, nn.Module):
-        return ""
-    names = [n for n, _ in (*target.named_parameters(), *target.named_buffers(), *target.named_modules())]
-    try:
-        return " ".join(names) + inspect.getsource(type(target))
-    except (OSError, TypeError):
-        return " ".join(names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
 import torch
@@ -39,6 +39,11 @@ BIAS = (re.compile(r"[._]?bias(es)?[._]?", re.IGNORECASE), re.compile(r"^b_?|_b$
 AXES = ((0, 2, 1), (1, 2, 0), (0, 1, 2))
 
 
+def is_output(name: str) -> bool:
+    """Whether a name speaks for the output projection, and for none of the others."""
+    return bool(ROLES["o"].search(name)) and not any(ROLES[r].search(name) for r in "qkv")
+
+
 @dataclass(frozen=True)
 class Matrix:
     """One linear map: what may be its weight as (out, in), the likeliest first, and its bias."""
@@ -58,13 +63,16 @@ class Matrix:
         return Matrix(self.name, (weight,), self.bias if fits else None)
 
 
-def readings(module: nn.Module, sizes: Sizes) -> list[dict[str, Tensor]]:
-    """Canonical projections, the likeliest reading first; empty where the parameters are of another family."""
+def readings(module: nn.Module, sizes: Sizes, taken: Collection[str] = ()) -> list[dict[str, Tensor]]:
+    """Canonical projections, the likeliest reading first; empty where the parameters are of another family.
+
+    taken: names of parameters that are no projections.
+    """
     found: list[dict[str, Tensor]] = []
     divisors = [g for g in range(sizes.heads, 0, -1) if sizes.heads % g == 0 and g != sizes.kv_heads]
     for kv_heads in (sizes.kv_heads, *divisors):
         grouped = replace(sizes, kv_heads=kv_heads)
-        for matrices in _collections(module, grouped):
+        for matrices in _collections(module, grouped, taken):
             found += [r for r in _arranged(matrices, grouped) if _fits(r, grouped)]
     return found + [other for r in found for other in _heads_innermost(r, sizes.heads)]
 
@@ -88,23 +96,23 @@ def _heads_innermost(reading: dict[str, Tensor], heads: int) -> Iterator[dict[st
     yield {**inner, "o.weight": turned(reading.get("o.weight", torch.eye(len(v), dtype=v.dtype)), 1)}
 
 
-def _collections(module: nn.Module, sizes: Sizes) -> Iterator[list[Matrix]]:
+def _collections(module: nn.Module, sizes: Sizes, taken: Collection[str]) -> Iterator[list[Matrix]]:
     """The linear maps of a module, and the same with numbered twins (one module a head) joined, in each of their ways.
 
     Inputs are all read in one way, and the output in one of its own.
     """
-    matrices = list(_matrices(module, sizes))
+    matrices = list(_matrices(module, sizes, taken))
     joined = _joined(matrices, sizes)
     for collection in (matrices, joined) if len(joined) != len(matrices) else (matrices,):
         if 1 <= len(collection) <= 5:
-            output = next((m for m in collection if ROLES["o"].search(m.name)), collection[-1])
+            output = next((m for m in collection if is_output(m.name)), collection[-1])
             ways = [max((len(m.ways) for m in collection if (m is output) == last), default=1) for last in (0, 1)]
             for i, j in itertools.product(*map(range, ways)):
                 yield [m.read(j if m is output else i) for m in collection]
 
 
-def _matrices(module: nn.Module, sizes: Sizes) -> Iterator[Matrix]:
-    named = {name: parameter.detach() for name, parameter in module.named_parameters()}
+def _matrices(module: nn.Module, sizes: Sizes, taken: Collection[str]) -> Iterator[Matrix]:
+    named = {name: parameter.detach() for name, parameter in module.named_parameters() if name not in taken}
     linear = {n for n, part in module.named_modules() if isinstance(part, nn.Linear)}
     biases = _biases(named)
     for name, weight in named.items():
@@ -113,11 +121,29 @@ def _matrices(module: nn.Module, sizes: Sizes) -> Iterator[Matrix]:
         row = weight.ndim == 2 and min(weight.shape) == 1 and not plain
         if row or name in biases.values() or weight.ndim not in (2, 3):
             continue
-        bias = named[biases[name]].flatten() if name in biases else None
+        bias = named[biases[name]].flatten() if name in biases else _bias_apart(named, name)
         name = owner if plain else WEIGHT[0].sub("", name)
         ways = (weight,) if plain else _ways(weight, name, sizes)
+        shared = plain and weight.shape[0] == weight.shape[1] == sizes.widths[0] // sizes.heads != sizes.widths[0]
+        if shared:
+            # One small map for the slice of every head.
+            ways, bias = (
+                (torch.block_diag(*[weight] * sizes.heads),),
+                None if bias is None else bias.repeat(sizes.heads),
+            )
         if ways:
             yield Matrix(name, ways, bias)
+
+
+def _bias_apart(named: dict[str, Tensor], name: str) -> Tensor | None:
+    """Of a fused map whose biases are parameters of their own, as q_bias and v_bias beside qkv; zeros for the missing."""
+    owner, weight = name.removesuffix(".weight").rpartition(".")[0], named[name]
+    prefix = f"{owner}." if owner else ""
+    parts = {r: named.get(f"{prefix}{r}_bias") for r in "qkv"}
+    there = [b for b in parts.values() if b is not None and b.ndim == 1 and 3 * len(b) == len(weight)]
+    if not there or "qkv" not in name.rpartition(".")[0] + name:
+        return None
+    return torch.cat([torch.zeros_like(there[0]) if b is None else b for b in parts.values()])
 
 
 def _biases(named: dict[str, Tensor]) -> dict[str, str]:
@@ -145,7 +171,7 @@ def _ways(weight: Tensor, name: str, sizes: Sizes) -> tuple[Tensor, ...]:
     ]
     # (h,d,D) first; and an output by its name is one before it is anything else.
     outputs = [weight.permute(D, h, d).reshape(n[D], -1) for h, d, D in AXES[::-1] if n[h] == sizes.heads]
-    ways = outputs + inputs if ROLES["o"].search(name) else inputs + outputs
+    ways = outputs + inputs if is_output(name) else inputs + outputs
     return tuple(w for i, w in enumerate(ways) if not any(torch.equal(w, other) for other in ways[:i]))
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from attncheck.inputs import Inputs
 from attncheck.masks import additive
 from attncheck.subject import Convention
-from attncheck_adapters.infer.code import ENCODE, NATIVE
+from attncheck_adapters.infer.code import NATIVE, handed_over
 from attncheck_adapters.infer.probe import N_, S_, T_, Probe
 
 
@@ -27,14 +27,36 @@ def find_masks(probe: Probe, heads: int, declared: Mapping[str, str]) -> dict[st
         if argument is not None:
             verdicts = {axes: _meanings(probe, argument, axes, heads) for axes in _axes_for(role, probe)}
             convention, encoding, taken = _settled(verdicts, argument)
-            encoding = _handed(declared.get(key), encoding)
-            probe.form.masks += [(argument, axes, encoding) for axes in _without_twins(taken)]
-            found[key] = (
-                convention if role == "mask" else replace(convention, value=PADDING.get(convention.value or ""))
+            # A mask of the keys alone is one of tokens, whatever it is called.
+            key = (
+                "padding_mask"
+                if convention.value in ("allowed", "blocked") and not any("T" in a for a in taken)
+                else key
             )
+            encoding = _handed(declared.get(key) or declared.get("mask" if role == "mask" else key), encoding)
+            probe.form.masks += [(argument, axes, encoding) for axes in _without_twins(taken)]
+            found[key] = convention if key == "mask" else replace(convention, value=PADDING.get(convention.value or ""))
+    if "lengths" in probe.form.names:
+        found["padding_mask"] = _lengths(probe, probe.form.names["lengths"])
+    if probe.form.plain is not None:
+        # What a mask that blocks nothing is, now that its meaning is known.
+        probe.form.plain = next((m for m in probe.form.masks if m[0] == probe.form.plain[0]), probe.form.plain)
     probe.form.extra["both"] = _two_masks(probe, heads)
     probe.form.extra["bias"] = _adds_floats(probe)
     return found or {"mask": Convention("none", "observed", "no argument has the name of a mask")}
+
+
+def _lengths(probe: Probe, argument: str) -> Convention:
+    """How many keys of each sample are real, which come first."""
+    inputs = _unequal_inputs(probe, probe.sources()[-1])
+    S = inputs.key.shape[-2]
+    moved = probe.movement(inputs, **{argument: torch.full((N_,), S - 2)})
+    if moved is None:
+        return Convention(None, "observed", f"{argument}: lengths (N) were refused")
+    if not bool((moved[..., -2:] == 0).all()) or not bool((moved[..., : S - 2] > 0).any()):
+        return Convention(None, "observed", f"{argument} is taken, but lengths have no clear effect")
+    probe.form.masks.append((argument, "N", "allowed"))
+    return Convention("real", "observed", f"{argument}: of keys beyond the length of a sample none acts")
 
 
 def _two_masks(probe: Probe, heads: int) -> list[tuple[str, str, str]]:
@@ -45,7 +67,7 @@ def _two_masks(probe: Probe, heads: int) -> list[tuple[str, str, str]]:
     inputs = _unequal_inputs(probe, probe.sources()[-1])
     nothing = torch.ones(1, 1, 1, inputs.key.shape[-2], dtype=torch.bool)
     given = {
-        argument: _handed_over(nothing, axes, encoding, heads, inputs) for argument, axes, encoding in chosen.values()
+        argument: handed_over(nothing, axes, encoding, heads, inputs) for argument, axes, encoding in chosen.values()
     }
     return list(chosen.values()) if probe.output(inputs, **given) is not None else []
 
@@ -53,14 +75,6 @@ def _two_masks(probe: Probe, heads: int) -> list[tuple[str, str, str]]:
 def _unequal_inputs(probe: Probe, sources: str) -> Inputs:
     """With more keys than queries, where that is taken at all."""
     return probe.inputs(sources, S=S_ if probe.form.extra.get("unequal", True) else T_)
-
-
-def _handed_over(mask: Tensor, axes: str, encoding: str, heads: int, inputs: Inputs) -> Tensor:
-    """A mask of four axes as one argument takes it."""
-    N, T, S = len(inputs.query), inputs.query.shape[-2], inputs.key.shape[-2]
-    native = eval(NATIVE[axes][0], {"m": mask, "N": N, "h": heads, "T": T, "S": S})
-    handed: Tensor = eval(ENCODE[encoding], {"m": native, "torch": torch, "query": inputs.query})
-    return handed
 
 
 def _adds_floats(probe: Probe) -> bool:
@@ -89,7 +103,7 @@ def mask_replaces_pattern(probe: Probe, heads: int) -> bool:
     argument, axes, encoding = fitting[0]
     inputs = probe.inputs(probe.sources()[0], S=T_)
     nothing = torch.ones(1, 1, T_, T_, dtype=torch.bool)
-    moved = probe.movement(inputs, **{argument: _handed_over(nothing, axes, encoding, heads, inputs)})
+    moved = probe.movement(inputs, **{argument: handed_over(nothing, axes, encoding, heads, inputs)})
     return moved is not None and bool((moved > 0).all())
 
 
@@ -138,7 +152,7 @@ def _axes_for(role: str, probe: Probe) -> list[str]:
     if role == "padding":
         return ["NS", "N11S"]
     kernel = ["TS", "N1TS", "NhTS", "1hTS", "N11S"]
-    return kernel if probe.heads else [*kernel, "NTS", "(Nh)TS", "N1S", "hTS", "NS"]
+    return kernel if probe.heads else [*kernel, "NTS", "(Nh)TS", "N1S", "hTS", "NS", "TSN"]
 
 
 def _meanings(probe: Probe, argument: str, axes: str, heads: int) -> dict[str, str]:
@@ -147,7 +161,7 @@ def _meanings(probe: Probe, argument: str, axes: str, heads: int) -> dict[str, s
     inputs = _unequal_inputs(probe, sources)
     N, T, S = N_, T_, inputs.key.shape[-2]
     mask = _test_mask(axes, heads, N, T, S)
-    native = _handed_over(mask, axes, "allowed", heads, inputs).contiguous()
+    native = handed_over(mask, axes, "allowed", heads, inputs).contiguous()
     plain = probe.movement(inputs)
     # What the target itself hides says nothing of the mask.
     acting = torch.ones(N, T, S, dtype=torch.bool) if plain is None or not plain.any() else plain > 0

@@ -5,6 +5,8 @@ Every probe compares how far outputs move when one token is edited. N batch, T q
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -14,6 +16,8 @@ from torch import Tensor
 from attncheck.inputs import Inputs, drawn
 from attncheck.spec import BadTarget
 from attncheck.subject import Convention, TimedOut
+from attncheck_adapters.infer import extras
+from attncheck_adapters.infer.code import TURNED, handed_over
 from attncheck_adapters.infer.form import Form
 
 N_, T_, S_ = 3, 5, 7
@@ -24,10 +28,12 @@ class Probe:
     """Calls of one target under a form that is still being found."""
 
     def __init__(
-        self, target: Any, form: Form, widths: tuple[int, int, int], heads: tuple[int, int] | None, dtype: torch.dtype
-    ):
+        self, target: Any, form: Form, widths: tuple[int, int, int], heads: tuple[int, int] | None, dtype: torch.dtype,
+        n_heads: int = 1,
+    ):  # fmt: skip
         self.target, self.form, self.widths, self.heads, self.dtype = target, form, widths, heads, dtype
-        self.seed = 0
+        self.seed, self.shift, self.grad = 0, 0, False
+        self.n_heads = n_heads
 
     def sources(self) -> tuple[str, ...]:
         """Ways of calling it: what its arguments allow and its widths fit."""
@@ -43,25 +49,44 @@ class Probe:
 
     def raw(self, inputs: Inputs, **given: Any) -> Any:
         """The target's own result, in evaluation without gradients; an exception is a result too."""
-        names = self.form.names
+        names, form = self.form.names, self.form
+        given = {
+            **extras.evaluated(form, inputs.query, inputs.key, self.shift),
+            **self.unmasked(inputs, given),
+            **given,
+        }
         for role, x in zip(("query", "key", "value"), inputs.tensors(), strict=True):
             if role in names:
                 given[names[role]] = x
-        if "memory" in names and (inputs.sources != "self" or "memory" not in self.form.extra.get("optional", ())):
+        if "memory" in names and (inputs.sources != "self" or "memory" not in form.extra.get("optional", ())):
             given[names["memory"]] = inputs.key
-        if self.form.layout == "seq-first":
-            turned = {id(x): x.transpose(0, 1) for x in inputs.tensors()}
-            given = {k: turned.get(id(v), v) for k, v in given.items()}
+        tokens = {id(x): x for x in inputs.tensors()}
+        if form.layout in TURNED:
+            tokens = {key: x.transpose(*axes_turned(form.layout)) for key, x in tokens.items()}
         torch.default_generator.manual_seed(self.seed)
         try:
-            with torch.no_grad():
-                if self.form.extra.get("reset") is not None:
-                    getattr(self.target, self.form.extra["reset"])()
-                return self.target(**given)
+            with torch.set_grad_enabled(self.grad):
+                if form.extra.get("reset") is not None:
+                    getattr(self.target, form.extra["reset"])()
+                if form.extra.get("unbatched"):
+                    each = [{k: tokens[id(v)][n] if id(v) in tokens else v for k, v in given.items()}
+                            for n in range(len(inputs.query))]  # fmt: skip
+                    return _stacked([self.target(**one) for one in each])
+                return self.target(**{k: tokens.get(id(v), v) for k, v in given.items()})
         except (KeyboardInterrupt, TimedOut):
             raise
         except BaseException as error:
             return error
+
+    def unmasked(self, inputs: Inputs, given: Mapping[str, Any]) -> dict[str, Any]:
+        """What stands for no mask where the argument has no default: None, or a mask that blocks nothing."""
+        names = [self.form.names[role] for role in self.form.extra.get("required", ())]
+        blank: dict[str, Any] = {name: None for name in names if name not in given}
+        if self.form.plain is not None and self.form.plain[0] in blank:
+            argument, axes, encoding = self.form.plain
+            nothing = torch.ones(1, 1, 1, inputs.key.shape[-2], dtype=torch.bool)
+            blank[argument] = handed_over(nothing, axes, encoding, self.n_heads, inputs)
+        return blank
 
     def output(self, inputs: Inputs, **given: Any) -> Tensor | None:
         """The output, batch first; None where the call was refused."""
@@ -72,11 +97,13 @@ class Probe:
             output: Tensor = eval(self.form.output, {"result": result, "weights": self.asked(given)})
         except (TypeError, KeyError, IndexError, AttributeError):
             return None
-        return output.transpose(0, 1) if self.form.layout == "seq-first" else output
+        if not isinstance(output, Tensor):
+            return None
+        return output.transpose(*axes_turned(self.form.layout)) if self.form.layout in TURNED else output
 
     def asked(self, given: Mapping[str, Any]) -> bool:
-        """Whether the call asks for weights."""
-        return bool(given.get(self.form.names.get("weights", "")))
+        """Whether the call asks for weights; a flag that is not given has its default."""
+        return bool(given.get(self.form.names.get("weights", ""), self.form.extra.get("asks", False)))
 
     def movement(self, inputs: Inputs, **given: Any) -> Tensor | None:
         """How far each output moves when each key is edited, (N,T,S); None where the call is refused."""
@@ -93,6 +120,23 @@ class Probe:
         return torch.stack(columns, -1)
 
 
+def axes_turned(layout: str) -> tuple[int, int]:
+    i, j = map(int, TURNED[layout].split(","))
+    return i, j
+
+
+def _stacked(results: list[Any]) -> Any:
+    """The results of single samples as that of a batch."""
+    first = results[0]
+    if isinstance(first, Tensor):
+        return torch.stack(results)
+    if isinstance(first, dict):
+        return {k: _stacked([r[k] for r in results]) for k in first}
+    if isinstance(first, tuple | list):
+        return tuple(_stacked(list(parts)) for parts in zip(*results, strict=True))
+    return first
+
+
 def find_output(probe: Probe, label: str) -> None:
     """Which part of the result is the output, and which the weights, by their shapes."""
     drop_refused_memory(probe)
@@ -104,31 +148,37 @@ def find_output(probe: Probe, label: str) -> None:
         )
     sources = probe.sources()[-1]
     inputs = probe.inputs(sources)
-    T, S = inputs.query.shape[-2], inputs.key.shape[-2]
     result = probe.raw(inputs)
-    if isinstance(result, BaseException) and S != T:
+    if isinstance(result, BaseException) and inputs.query.shape[-2] != inputs.key.shape[-2]:
         inputs = probe.inputs("memory" if "memory" in probe.sources() else sources, S=T_)
-        result, S = probe.raw(inputs), T_
+        result = probe.raw(inputs)
     if isinstance(result, BaseException):
         text = " ".join(str(result).split())
         raise BadTarget(f"the plain call of {label} raised {type(result).__name__}: {text[:300]}")
-    parts = _parts(result)
-    lead = tuple(inputs.query.shape[:-1])
-    weights = [p for p, x in parts if _are_weights(x, lead, S)]
-    lead = lead[::-1] if probe.form.layout == "seq-first" else lead
-    outputs = [p for p, x in parts if x.ndim == len(lead) + 1 and tuple(x.shape[:-1]) == lead and p not in weights]
+    outputs, weights = find_parts(result, inputs, probe.form.layout)
     if not outputs:
-        shapes = [tuple(x.shape) for _, x in parts] or type(result).__name__
-        raise BadTarget(f"the plain call of {label} gave {shapes}, expected a tensor {(*lead, 'D')}")
+        shapes = [tuple(x.shape) for _, x in _parts(result)] or type(result).__name__
+        raise BadTarget(f"the plain call of {label} gave {shapes}, expected a tensor {(*inputs.query.shape[:-1], 'D')}")
     probe.form.output = outputs[0]
     probe.form.weights = weights[0] if weights else None
+
+
+def find_parts(result: Any, inputs: Inputs, layout: str) -> tuple[list[str], list[str]]:
+    """Which parts of a result are outputs, and which weights, by their shapes."""
+    parts, lead, S = _parts(result), tuple(inputs.query.shape[:-1]), inputs.key.shape[-2]
+    shaped = {p: _by_head(p, x, lead, S) for p, x in parts}
+    weights = {p: way for p, x in parts if (way := shaped[p]) is not None and _are_shares(x)}
+    if layout in TURNED:
+        lead = tuple(inputs.query.transpose(*axes_turned(layout)).shape[:-1])
+    outputs = [p for p, x in parts if x.ndim == len(lead) + 1 and tuple(x.shape[:-1]) == lead and p not in weights]
+    return outputs, [way.format(output=outputs[0] if outputs else "result") for way in weights.values()]
 
 
 def drop_refused_memory(probe: Probe) -> None:
     """A memory argument that is optional and raises when it is given belongs to another use of the class."""
     optional = "memory" in probe.form.names and "memory" in probe.form.extra.get("optional", ())
     if optional and all(isinstance(probe.raw(probe.inputs("memory", S=S)), BaseException) for S in (S_, T_)):
-        probe.form.names.pop("memory")
+        probe.form.extra["unread"] = (*probe.form.extra["unread"], probe.form.names.pop("memory"))
 
 
 def find_weights(probe: Probe) -> None:
@@ -141,12 +191,12 @@ def find_weights(probe: Probe) -> None:
     if isinstance(plain, BaseException) or isinstance(asked, BaseException):
         probe.form.names.pop("weights")
         return
-    lead, S = tuple(inputs.query.shape[:-1]), inputs.key.shape[-2]
-    outputs = []
-    for result in (plain, asked):
-        parts = _parts(result)
-        outputs.append([p for p, x in parts if tuple(x.shape[:-1]) == lead and not _are_weights(x, lead, S)])
-    found = [p for p, x in _parts(asked) if _are_weights(x, lead, S)]
+    outputs = [find_parts(result, inputs, "batch-first")[0] for result in (plain, asked)]
+    found = find_parts(asked, inputs, "batch-first")[1]
+    if not found and re.search("weight|att|prob", flag) and "score" not in flag and outputs[1]:
+        # What a flag of that name gives is meant to be the weights, whatever its numbers are.
+        lead, S = tuple(inputs.query.shape[:-1]), inputs.key.shape[-2]
+        found = [p for p, x in _parts(asked) if x.ndim == 4 and _by_head(p, x, lead, S) == p]
     if not outputs[0] or not outputs[1] or not found:
         probe.form.names.pop("weights")
         return
@@ -155,23 +205,41 @@ def find_weights(probe: Probe) -> None:
     probe.form.weights = f"({found[0]} if weights else None)"
 
 
-def _parts(result: Any) -> list[tuple[str, Tensor]]:
-    """The tensors of a result, each with the expression that takes it out."""
+def _parts(result: Any, place: str = "result", depth: int = 1) -> list[tuple[str, Tensor]]:
+    """The tensors of a result and of what is in it, each with the expression that takes it out."""
     if isinstance(result, Tensor):
-        return [("result", result)]
+        return [(place, result)]
     if isinstance(result, dict):
-        items = [(f"result[{k!r}]", v) for k, v in result.items()]
+        items = [(f"{place}[{k!r}]", v) for k, v in result.items()]
     elif isinstance(result, tuple | list):
-        items = [(f"result[{i}]", v) for i, v in enumerate(result)]
+        items = [(f"{place}[{i}]", v) for i, v in enumerate(result)]
     else:
-        items = [(f"result.{k}", v) for k, v in getattr(result, "__dict__", {}).items()]
-    return [(path, value) for path, value in items if isinstance(value, Tensor)]
+        made = dataclasses.is_dataclass(result)
+        named = [f.name for f in dataclasses.fields(result)] if made else getattr(result, "__dict__", {})
+        items = [(f"{place}.{k}", getattr(result, k)) for k in named]
+    found = []
+    for path, value in items:
+        if isinstance(value, Tensor):
+            found.append((path, value))
+        elif depth and isinstance(value, dict | tuple | list):
+            found += _parts(value, path, depth - 1)
+    return found
 
 
-def _are_weights(x: Tensor, lead: tuple[int, ...], S: int) -> bool:
-    """(N,h,T,S) or (N,T,S) in evaluation, between 0 and 1; what they sum to is for a check to say."""
-    if x.ndim not in (3, 4) or x.shape[0] != lead[0] or x.shape[-2:] != (lead[-1], S) or not x.is_floating_point():
-        return False
+def _by_head(path: str, x: Tensor, lead: tuple[int, ...], S: int) -> str | None:
+    """The expression that gives (N,h,T,S) or (N,T,S), where the tensor may be weights by its shape."""
+    if x.ndim not in (3, 4) or x.shape[-2:] != (lead[-1], S) or not x.is_floating_point():
+        return None
+    N = lead[0]
+    if x.shape[0] == N:
+        return path
+    if x.ndim == 4 and x.shape[1] == N:
+        return f"{path}.transpose(0, 1)"
+    return f"{path}.unflatten(0, (len({{output}}), -1))" if x.ndim == 3 and x.shape[0] % N == 0 else None
+
+
+def _are_shares(x: Tensor) -> bool:
+    """Between 0 and 1; what they sum to is for a check to say."""
     return bool(((x >= 0) & (x <= 1.001)).all())
 
 

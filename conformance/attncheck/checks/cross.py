@@ -30,6 +30,8 @@ def source(subject: Subject, case: Case, oracle: Subject | None) -> None:
     Blind: which projection is applied, which numeric.oracle sees.
     Earns: it needs no oracle.
     """
+    if subject.says("memory") == "joined":
+        raise Inapplicable("its queries are keys beside the memory")
     inputs = subject.draw(case)
     before = answered(subject.attempt(inputs, None, case))
     t = case.seed % case.T

@@ -75,8 +75,8 @@ def site(subject: Subject, case: Case, oracle: Subject | None) -> None:
     if bool((draws == draws[:1]).all()) and not torch.equal(draws[0], evaluated.out[0].double()):
         fail(f"{REPEATS} equal samples dropped the very same weights", dropped,
              test="assert not torch.equal(before, before[:1].expand_as(before))")  # fmt: skip
-    # Behind the dropout of a target that the reference does not read may stand a norm, which bends the mean.
-    if oracle is not None:
+    # A norm behind the dropout, or one that may be there, bends the mean.
+    if oracle is not None and oracle.adapter.ends_linear:
         _mean_stays(evaluated, dropped)
     _no_row_vanishes(subject, case)
 
@@ -134,7 +134,8 @@ def rate(subject: Subject, case: Case, oracle: Subject | None) -> None:
     Blind: targets that the reference cannot read: there h and a residual path are not known.
     Earns: it is the only check that counts what was dropped.
     """
-    shared_oracle(oracle)
+    if not shared_oracle(oracle).adapter.ends_linear:
+        raise Inapplicable("a norm behind the output hides which weights were dropped")
     if (subject.says("weight_sum") or "one") != "one":
         raise Inapplicable("with a null key the weight of a single key is not 1")
     one = case.but(T=1, S=1, N=SAMPLES)

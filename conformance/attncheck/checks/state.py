@@ -29,7 +29,8 @@ def parameters(subject: Subject, case: Case, oracle: Subject | None) -> None:
 
     Why: a parameter that does nothing is a projection that was forgotten or computed and thrown away.
     Fix: use it in forward, or delete it.
-    Blind: a part of a fused parameter that does nothing; parameters that only another method uses.
+    Blind: a part of a fused parameter that does nothing; parameters that only another method uses, or an argument
+    whose meaning is not known.
     Earns: it needs no reading of the weights.
     """
     assert subject.module is not None
@@ -45,6 +46,8 @@ def parameters(subject: Subject, case: Case, oracle: Subject | None) -> None:
         # A bias of the keys shifts all scores of a query, and moves its output by rounding alone.
         if acts or not any(moved):
             told = "acts on the output, but receives no gradient" if acts else "does nothing"
+            if subject.unread and not acts:
+                raise Inapplicable(f"{name} {told}, but may belong to {', '.join(subject.unread)}, left at the default")
             fail(f"parameter {name} {told}", answers[0], test=_test(name, acts))
 
 

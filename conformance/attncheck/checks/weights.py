@@ -182,6 +182,8 @@ def scale(subject: Subject, case: Case, oracle: Subject | None) -> None:
     usual = ("weight_sum", "softcap")
     if any(subject.says(k) not in (None, "one") for k in usual) or subject.says("scale") == "learned":
         raise Inapplicable("the weights are no plain softmax of scaled scores")
+    if not oracle.adapter.one_factor:
+        raise Inapplicable("its scores have a bias of positions, or a factor of each head")
     case, allowed = _asking(case, True), None
     answer = answered(subject.attempt(subject.draw(case), allowed, case))
     if answer.weights is None or answer.weights.shape != (case.N, subject.heads, case.T, case.S):
