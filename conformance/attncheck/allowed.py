@@ -46,15 +46,16 @@ def finite_bias(case: Case) -> Tensor:
     return torch.randn(case.T, case.S, generator=torch.Generator().manual_seed(case.seed + 2))
 
 
-def real_tokens(case: Case) -> Tensor:
+def real_tokens(case: Case, subject: Subject) -> Tensor:
     """A padding mask (N,1,1,S): by turns the right, the left end and the middle of a sample is padding.
 
-    The last sample, if it is not the only one, has none.
+    The last sample, if it is not the only one, has none. Where only lengths can be said, the right end alone.
     """
     real_NS = torch.ones(case.N, case.S, dtype=torch.bool)
     width = max(case.S // 3, 1)
     for n in range(case.N if case.N == 1 else case.N - 1):
-        start = (case.S - width, 0, (case.S - width) // 2)[(n + case.seed) % 3]
+        turn = 0 if subject.prefix_only else (n + case.seed) % 3
+        start = (case.S - width, 0, (case.S - width) // 2)[turn]
         real_NS[n, start : start + width] = False
     return real_NS[:, None, None]
 
@@ -66,6 +67,9 @@ def random_mask(axes: str, subject: Subject, case: Case) -> Tensor:
     """
     premise(can_keep_a_key(axes, subject, case), f"{subject.label} hides every key from some query")
     seen_TS = _sure_keys(axes, subject, case)
+    if subject.prefix_only and axes == "N11S":
+        lengths = torch.randint(1, max(case.S, 2), (case.N, 1), generator=torch.Generator().manual_seed(case.seed + 1))
+        return (torch.arange(case.S) < lengths)[:, None, None]
     draw = torch.Generator().manual_seed(case.seed + 1)
     shape = shape_of(axes, subject, case)
     score = torch.rand(shape, generator=draw)

@@ -1,4 +1,4 @@
-"""The `attncheck` command: run, list, explain, selftest.
+"""The `attncheck` command: run, init, list, explain, selftest.
 
 Exit codes: 0 passed, 1 findings, 2 could not run.
 """
@@ -46,6 +46,11 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--timeout", type=float)
     run.add_argument("--min-checks", type=int)
     run.add_argument("--explain", action="store_true")
+    init = commands.add_parser("init", help="print what was found of a target as configuration, or a starter adapter")
+    init.set_defaults(action=start)
+    init.add_argument("target", metavar="SPEC", help=forms.rpartition(", or ")[0])
+    for name in ("init", "config", "kind"):
+        init.add_argument(f"--{name}")
     commands.add_parser("list", help="the checks, with what each claims").set_defaults(action=list_checks)
     explain = commands.add_parser("explain", help="one check: why it matters, an example run here, and how to fix it")
     explain.set_defaults(action=explain_check)
@@ -73,6 +78,24 @@ def run_targets(options: argparse.Namespace) -> int:
         Path(settings.json).parent.mkdir(parents=True, exist_ok=True)
         Path(settings.json).write_text(json.render(report), encoding="utf-8")
     return exit_code(report, settings.min_checks)
+
+
+def start(options: argparse.Namespace) -> int:
+    """Exit 0 with a configuration, 2 with a starter adapter, which is to be finished by hand."""
+    from attncheck import wiring
+    from attncheck.settings import settings_of
+    from attncheck.spec import BadTarget
+    from attncheck.starter import MODULE
+    from attncheck.suite import here
+
+    given = {name: value for name, value in vars(options).items() if name != "action"} | {"target": [options.target]}
+    roots, _ = here()
+    try:
+        text = wiring.starter(settings_of(given, {}).requests[0], roots)
+    except BadTarget as problem:
+        raise BadSetting(str(problem)) from None
+    print(text, end="")
+    return COULD_NOT_RUN if text.startswith(f"# {MODULE}") else PASSED
 
 
 def exit_code(report: Report, min_checks: int) -> int:

@@ -155,7 +155,7 @@ def same_shape(before: Answer, after: Answer) -> None:
         fail(f"two calls of one shape gave outputs {shapes}", before, after, "assert before.shape == after.shape")
 
 
-def fail(evidence: str, before: Answer | None, after: Answer | None = None, test: str = "") -> NoReturn:
+def fail(evidence: str, before: Answer | Refusal | None, after: Answer | None = None, test: str = "") -> NoReturn:
     raise Failure(evidence, before, after, test)
 
 

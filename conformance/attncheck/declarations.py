@@ -22,6 +22,7 @@ DECLARED = {
     "weights": ("none", "per-head", "averaged"),
     "weight_sum": ("one", "below-one", "any"),
     "stateful": (),
+    "design": ("standard", "other"),
     "dtype": DTYPES,
     "heads": (),
     "kv_heads": (),

@@ -33,7 +33,7 @@ def likely_cause(
     # A call that raised has no outputs to compare, and the others need not show why it did.
     calls = [] if refused else battery(subject, failure, case)
     shows = refused or not agrees(sound, calls)
-    cause = Cause(text=UNKNOWN)
+    cause = Cause(text=f"{UNKNOWN}; {OTHER_DESIGN}" if subject.twins.get("assumed") else UNKNOWN)
     if shows and not refused:
         cause = same_outputs(subject, [f for f in faults if fits(f, subject)], build, calls)
         if cause.fault:
@@ -49,6 +49,9 @@ def likely_cause(
     return _found_alike(twins, sound, failure, finds) or cause
 
 
+OTHER_DESIGN = (
+    "its parameters have the names and shapes of plain attention; if it is another design, declare design=other"
+)
 UNKNOWN = "no single known fault explains it"
 
 

@@ -40,19 +40,30 @@ def reading_of(subject: Subject, readings: list[Reading], share: Share, faults: 
     calls = plain_calls(subject)
     readings = [r for r in readings if calls and out_width(r, subject) in (None, calls[0].out.shape[-1])]
     learned = subject.says("scale") == "learned"
-    for reading in () if learned else readings:
-        twin = share(subject, reading)
-        if any(agrees(twin, [call]) for call in calls):
-            return reading
+    # One call tells nearly always; the others are for a target of which one way of calling is broken.
+    for some in (calls[:1], calls[1:]):
+        for reading in readings:
+            twin = share(subject, reading)
+            if any(agrees(twin, [call]) for call in some):
+                return reading
     likely = readings[: None if learned else 2]
-    for reading in likely:
+    for reading in likely if learned else _first_of_each(readings):
         scale = fitted_scale(share(subject, reading, scale=1.0), calls[:1])
         if scale is not None:
             # Declared as learned, it is taken as it is; otherwise it is what numeric.oracle will report.
             subject.twins["scale"] = scale if learned else None
             return reading
     known = list(faults)
-    return next((r for r in likely if _gives_with_fault(subject, r, calls, share, known)), None)
+    suspects = likely if learned else _first_of_each(readings, 4)
+    return next((r for r in suspects if _gives_with_fault(subject, r, calls, share, known)), None)
+
+
+def _first_of_each(readings: list[Reading], most: int = 10) -> list[Reading]:
+    """The likeliest projections with every way to read the parts beside them, those without parts first."""
+    firsts = {reading.told: reading for reading in reversed(readings)}
+    told = dict.fromkeys(["", *(r.told for r in readings)])
+    found = [firsts[t] for t in told if t in firsts]
+    return (found if len(found) > 1 else readings[:2])[:most]
 
 
 def out_width(reading: Reading, subject: Subject) -> int | None:

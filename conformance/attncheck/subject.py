@@ -164,6 +164,11 @@ class Subject:
         return module if isinstance(module, nn.Module) else None
 
     @property
+    def prefix_only(self) -> bool:
+        """Whether padding can only be said by lengths, so that it is at the end."""
+        return bool(getattr(self.adapter, "prefix_only", False))
+
+    @property
     def unread(self) -> tuple[str, ...]:
         """Arguments of the target that nobody knows how to give, so that they are left at their defaults."""
         return tuple(getattr(self.adapter, "unread", ()))

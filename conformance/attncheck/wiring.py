@@ -24,6 +24,7 @@ from attncheck.readings import Reading, reading_of
 from attncheck.registry import Check, checks_of
 from attncheck.settings import Request
 from attncheck.spec import BadTarget, locate
+from attncheck.starter import adapter_of, configuration
 from attncheck.subject import Case, Convention, Refusal, Subject, TimedOut, subject_of
 from attncheck.timer import limited
 
@@ -61,13 +62,28 @@ def settled_reading(subject: Subject) -> Reading | None:
         known = Reading(said, getattr(subject.adapter, "parts", {})) if isinstance(said, dict) else None
         faults = known_faults().values()
         found = reading_of(subject, said, sharing, faults) if isinstance(said, list) else known
+        if found is None and isinstance(said, list) and subject.says("design") != "other":
+            found = _beyond_doubt(subject)
         subject.twins["reading"] = found
-        for key, value in (found.says if found else {}).items():
-            declared = key in subject.conventions and subject.conventions[key].source == "declared"
-            if not declared:
-                subject.conventions[key] = Convention(value, "observed", f"its parameters are {found.told}")
+        _take_conventions(subject, found)
     settled: Reading | None = subject.twins["reading"]
     return settled
+
+
+def _take_conventions(subject: Subject, reading: Reading | None) -> None:
+    """What the parts of a reading say of the target, unless it was declared."""
+    for key, value in (reading.says if reading else {}).items():
+        known = subject.conventions.get(key)
+        if reading and (known is None or known.source != "declared"):
+            subject.conventions[key] = Convention(value, "observed", f"its parameters are {reading.told}")
+
+
+def _beyond_doubt(subject: Subject) -> Reading | None:
+    """The reading of a class of whose design its names leave no doubt: its outputs are wrong, for whatever reason."""
+    make = getattr(subject.adapter, "certain", None)
+    found: Reading | None = None if make is None or subject.says("memory") == "joined" else make()
+    subject.twins["assumed"] = found is not None
+    return found
 
 
 def sharing(subject: Subject, reading: Reading, fault: Any = None, **attention: Any) -> Subject | None:
@@ -111,7 +127,8 @@ def scale_of(subject: Subject, reading: Reading) -> Any:
     """The factor of the scores, declared or learned; None for 1/sqrt(d)."""
     said = subject.says("scale")
     if said in (None, "1/sqrt(d)", "learned"):
-        return reading.settings.get("scale", subject.twins.get("scale"))
+        fitted = subject.twins.get("scale")
+        return reading.settings.get("scale") if fitted is None else fitted
     d = reading.weights["q.weight"].shape[0] // subject.heads if reading else subject.widths[0]
     return 1 / d if said == "1/d" else float(str(said))
 
@@ -151,6 +168,19 @@ def prepare(request: Request, roots: list[Path], obj: Any = None) -> Target:
     if target.error is not None:
         target.subjects, target.oracles = [], []
     return target
+
+
+def starter(request: Request, roots: list[Path]) -> str:
+    """What `attncheck init` prints: the configuration of a target that can be met, or the start of an adapter."""
+    target = prepare(request, roots)
+    if target.error is None:
+        recipe = getattr(target.subjects[0].adapter, "recipe", None)
+        init = {} if recipe is None else {k: v for k, v in recipe.values().items() if v is not None}
+        return configuration(target, request.init or init, request.config or getattr(recipe, "config", None))
+    sketched = importlib.import_module("attncheck_adapters.infer.sketch")
+    obj = locate(request.spec, roots)
+    config = None if request.config is None else locate(request.config, roots)
+    return adapter_of(target, sketched.sketch(obj, request.init, config))
 
 
 def _fill(target: Target, request: Request, roots: list[Path], obj: Any) -> None:

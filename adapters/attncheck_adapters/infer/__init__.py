@@ -21,14 +21,15 @@ from attncheck.readings import Reading
 from attncheck.spec import BadTarget, importing_code
 from attncheck.subject import MODES, Convention, Refused
 from attncheck_adapters.infer.code import call_code, canonical_masks
-from attncheck_adapters.infer.construct import OTHER_SIZES, build, plan
+from attncheck_adapters.infer.construct import OTHER_SIZES, SIZES, build, plan
 from attncheck_adapters.infer.conventions import named_causal, observed
-from attncheck_adapters.infer.family import Evidence, candidates
+from attncheck_adapters.infer.family import Evidence, candidates, certain
 from attncheck_adapters.infer.form import Form, form_of
 from attncheck_adapters.infer.probe import T_, Probe
 from attncheck_adapters.infer.recipe import Recipe
 from attncheck_adapters.infer.settle import settle
 from attncheck_adapters.infer.sizes import Sizes, sizes_of
+from attncheck_adapters.infer.vocabulary import foreign_words
 from attncheck_adapters.infer.words import chosen_by_constructor, text_of, values_of
 from attncheck_adapters.seeded import REDRAW, redraw_degenerate, seeded
 
@@ -55,6 +56,8 @@ class Inferred:
         self.masks = canonical_masks(self.form)
         self.options: dict[str, tuple[Any, ...]] = {"weights": (False, True)} if "weights" in self.form.names else {}
         self.options |= {"masks": ("one", "both")} if self.form.extra.get("both") else {}
+        self.options |= {"causal": ("mask", "flag")} if self.form.flag else {}
+        self.prefix_only = {axes for _, axes, _ in self.form.masks} == {"N"}
         self.takes_bias = bool(self.form.extra.get("bias"))
         self.namespace = self.compiled()
 
@@ -103,10 +106,22 @@ class Inferred:
             return [Reading({})]
         if self.module is None:
             return None
+        return list(candidates(self.module, self.sizes, self._evidence()))
+
+    def certain(self) -> Reading | None:
+        """The reading of a class of whose design there is no doubt, so that other outputs are a finding."""
+        if self.module is None or self.kind == "kernel":
+            return None
+        reading = certain(self.module, self.sizes, self._evidence())
+        capped = "softcap" in self.conventions
+        return reading if reading and foreign_words(self.target, reading.told, capped) == [] else None
+
+    def _evidence(self) -> Evidence:
         known = {} if self.recipe is None else self.recipe.known()
+        said = self.conventions.get("positions")
+        placed = said is None or said.value != "none" or "speaks of no" in said.evidence
         rotated = int(self.form.given[""]) if "" in self.form.given else None
-        evidence = Evidence(text_of(self.target), values_of(self.target, known), rotated, self._unused())
-        return list(candidates(self.module, self.sizes, evidence))
+        return Evidence(text_of(self.target), values_of(self.target, known), rotated, placed, self._unused())
 
     def _unused(self) -> frozenset[str]:
         """Parameters without a gradient, where some arguments are left at their defaults."""
@@ -117,7 +132,10 @@ class Inferred:
         if output is None or not output.requires_grad:
             return frozenset()
         named = {n: p for n, p in self.module.named_parameters() if p.requires_grad}
-        grads = torch.autograd.grad(output.square().sum(), list(named.values()), allow_unused=True)
+        try:
+            grads = torch.autograd.grad(output.square().sum(), list(named.values()), allow_unused=True)
+        except RuntimeError:  # what it changes in place is a finding, and not ours to stumble over
+            return frozenset()
         return frozenset(n for n, g in zip(named, grads, strict=True) if g is None)
 
     def rebuilt(self, seed: int) -> Inferred | None:
@@ -198,9 +216,10 @@ def _otherwise(
     if isinstance(target, nn.Module) and next(target.parameters(), None) is None and callable(target.forward):
         with contextlib.suppress(BadTarget):
             return [_kernel(target, spec, declare, recipe)]
-    for sizes in OTHER_SIZES if init is None else ():
+    chances = [(SIZES[0], True), *((sizes, False) for sizes in OTHER_SIZES if init is None)]
+    for sizes, configs in chances:
         with contextlib.suppress(BadTarget):
-            other = plan(obj, init, config, sizes)
+            other = plan(obj, init, config, sizes, configs)
             if other.text != recipe.text:
                 return [_attention(obj, spec, other.make(), other, declare)]
     raise problem
@@ -248,7 +267,7 @@ def _attention(obj: Any, spec: str, target: Any, recipe: Recipe | None, declare:
     seen = form.extra.get("heads")
     if seen and "heads" not in declare and sizes.heads != seen and not (recipe and "heads" in recipe.sizes()):
         sizes = replace(sizes, heads=seen, kv_heads=seen, head_width=sizes.widths[0] // seen)
-    conventions |= {} if recipe is None else chosen_by_constructor(recipe.known(), text_of(target))
+    conventions |= {} if recipe is None else chosen_by_constructor(target, recipe.known(), text_of(target))
     imported = None if recipe is None else importing_code(spec)
     adapter = Inferred(target, "attention", form, sizes, built, imported, recipe, conventions, notes, dtype)
     adapter.modes = _modes(adapter)

@@ -29,6 +29,7 @@ NATIVE: dict[str, tuple[str, str]] = {
     "N1TS": ("m.expand(N, 1, T, S)", "sample"),
     "NTS": ("m[:, 0].expand(N, T, S)", "sample"),
     "TSN": ("m[:, 0].expand(N, T, S).permute(1, 2, 0)", "sample"),
+    "TSN1": ("m[:, 0].expand(N, T, S).permute(1, 2, 0)[..., None]", "sample"),
     "1hTS": ("m.expand(1, h, T, S)", "head"),
     "hTS": ("m[0].expand(h, T, S)", "head"),
     "NhTS": ("m.expand(N, h, T, S)", "any"),
@@ -44,7 +45,8 @@ SUFFICES = {
 }
 # Which canonical masks (MASK_AXES) can be said with a native mask.
 CANONICAL = {
-    "prefix": ("N11S",), "padding": ("N11S",), "shared": ("TS",), "sample": ("TS", "N11S", "N1TS"), "head": ("TS", "1hTS"),
+    "prefix": ("N11S",), "padding": ("N11S",), "shared": ("TS",), "sample": ("TS", "N11S", "N1TS"),
+    "head": ("TS", "1hTS"),
     "any": ("TS", "N11S", "N1TS", "1hTS", "NhTS"),
 }  # fmt: skip
 ENCODE = {
@@ -80,6 +82,7 @@ def call_code(form: Form, heads: int, masks: Sequence[Tensor | None] | None = No
     """
     both: list[Mask] = form.extra.get("both", [])
     flag = (", weights=True" if "weights" in form.names else "") + (", masks='one'" if both else "")
+    flag += ", causal='mask'" if form.flag else ""
     helper = extras.HELPER if "" in form.given else ""
     lines = [f"{helper}def call(query, key, value, allowed{flag}):", *extras.lines(form)]
     if form.plain is not None:
@@ -89,10 +92,17 @@ def call_code(form: Form, heads: int, masks: Sequence[Tensor | None] | None = No
             "    if allowed is None:",
             "        allowed = torch.ones(1, 1, 1, key.shape[-2], dtype=torch.bool, device=key.device)",
         ]
+    lines += _flagged(form)
     ranked = sorted(form.masks, key=lambda mask: list(SUFFICES).index(NATIVE[mask[1]][1]))
     ranked = [(argument, axes, _told(encoding, masks)) for argument, axes, encoding in ranked]
     needed = ranked if masks is None else [m for m in ranked if any(_first(ranked, seen) == m for seen in masks)]
-    always = not both and masks is not None and len(needed) == 1 and all(mask is not None for mask in masks)
+    always = (
+        not both
+        and not form.flag
+        and masks is not None
+        and len(needed) == 1
+        and all(mask is not None for mask in masks)
+    )
     if needed:
         if always and needed[0][1] == "TS" and all(mask is not None and mask.ndim == 2 for mask in masks or ()):
             encoded = re.sub(r"\bm\b", "allowed", _code(needed[0][2]))
@@ -105,8 +115,23 @@ def call_code(form: Form, heads: int, masks: Sequence[Tensor | None] | None = No
             if always
             else [f"    given = {_blank(form)}", "    if allowed is not None:", *body]
         )
+    if form.flag and not needed:
+        lines += ["    if allowed is not None:", "        raise NotImplementedError('the target takes no such mask')"]
     given = f"{needed[0][0]}=m" if always else "**given" if needed else ""
     return "\n".join(lines + _invocation(form, given))
+
+
+def _flagged(form: Form) -> list[str]:
+    """A triangle is said by the flag for it, where that is asked for."""
+    if not form.flag:
+        return []
+    corner = "" if form.flag_corner == "top-left" else " and query.shape[-2] == key.shape[-2]"
+    return [
+        f"    flagged = causal == 'flag' and allowed is not None and allowed.ndim == 2{corner}",
+        "    triangle = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()",
+        "    flagged = flagged and allowed.equal(triangle)",
+        "    allowed = None if flagged else allowed",
+    ]
 
 
 def _blank(form: Form) -> str:
@@ -176,6 +201,7 @@ def _invocation(form: Form, masks: str) -> list[str]:
         given.append(f"**({{}} if key is query else {{{name!r}: key{one}}})" if optional else f"{name}=key{one}")
     if "weights" in form.names:
         given.append(f"{form.names['weights']}=weights")
+    given += [f"{form.flag}=flagged"] if form.flag else []
     given += [f"{name}={text}" for name, text in form.given.items() if name]
     given += [f"{name}=None" for name in _absent(form, masks)]
     call = f"target({', '.join([*given, *([masks] if masks else [])])})"
@@ -206,5 +232,7 @@ def _absent(form: Form, masks: str) -> list[str]:
 
 def canonical_masks(form: Form) -> tuple[str, ...]:
     """Which of MASK_AXES the target can be given."""
-    said = {axes for _, native, _ in form.masks for axes in CANONICAL[NATIVE[native][1]]}
+    said = {axes for _, native, _ in form.masks for axes in CANONICAL[NATIVE[native][1]]} | (
+        {"TS"} if form.flag else set()
+    )
     return tuple(axes for axes in ("TS", "N11S", "N1TS", "1hTS", "NhTS") if axes in said)

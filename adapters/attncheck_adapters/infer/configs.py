@@ -27,7 +27,7 @@ ENDING = re.compile(r"(Config|Configuration|Args|Arguments|Params|Options|HParam
 
 def is_config(name: str, annotation: Any) -> bool:
     """Whether an argument holds other values: by its name, or by the class that it is annotated with."""
-    named = name in CONFIGS or name.endswith(("_config", "_cfg"))
+    named = name in CONFIGS or name.endswith(("_config", "_cfg", "_args", "_params", "_hparams"))
     return named or (inspect.isclass(annotation) and holds_values(annotation))
 
 
@@ -78,9 +78,10 @@ def annotation_of(obj: Any, name: str, annotation: Any) -> Any:
             annotation = eval(annotation.strip("'\""), dict(vars(module)) if module else {})
         except Exception:  # a name that is there for type checkers only
             return None
+    if typing.get_origin(annotation) not in (typing.Union, type(int | None)):
+        return annotation
     args = [a for a in typing.get_args(annotation) if a is not type(None)]
-    union = typing.get_origin(annotation) in (typing.Union, type(int | None))
-    return args[0] if union and len(args) == 1 else annotation
+    return next((a for a in args if holds_values(a)), args[0])
 
 
 def instance_beside(obj: Any) -> Mapping[str, Any] | None:

@@ -6,6 +6,7 @@ h heads, d head width, D width
 from __future__ import annotations
 
 import inspect
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -35,10 +36,10 @@ def _sizes(width: int, heads: int, groups: int, d: int, out: int) -> dict[str, A
 # Unequal sizes first (h, d, D and lengths differ), then h = d and h = 1, where other faults hide.
 SIZES = [_sizes(24, 4, 2, 6, 20), _sizes(16, 4, 2, 4, 12), _sizes(10, 1, 1, 10, 14)]
 # Where a class does not take these: head widths that can be rotated in part, and those of real models.
-OTHER_SIZES = [_sizes(32, 4, 2, 8, 20), _sizes(64, 4, 2, 16, 48), _sizes(128, 2, 1, 64, 96), _sizes(24, 4, 4, 6, 24)]
+OTHER_SIZES = [_sizes(32, 4, 2, 8, 20), _sizes(64, 4, 2, 16, 48), _sizes(128, 2, 1, 64, 96), _sizes(32, 4, 4, 8, 32)]
 ALWAYS: dict[str, Any] = {
     "dropout": 0.0, "length": 64, "bias": True, "causal": False, "layer": 0, "eps": 1e-5, "base": 10000.0,
-    "count": 2, "vocabulary": 40, "hidden": 40, "scale": None, "window": 4, "activation": "gelu",
+    "count": 2, "vocabulary": 40, "hidden": 40, "scale": None, "window": 4, "activation": "gelu", "fraction": 0.5,
 }  # fmt: skip
 SET_EVEN_IF_DEFAULT = ("width", "heads", "head_width", "dropout", "length", "out_width", "value_width", "memory_width")
 
@@ -78,16 +79,23 @@ def _made(recipe: Recipe) -> Any:
         return None
 
 
-def plan(obj: Any, init: dict[str, Any] | None, config: Any, sizes: dict[str, Any]) -> Recipe:
-    """Values for the constructor, and for the configs that it asks for, from one choice of sizes."""
-    return Planner(obj, dict(init or {}), config, sizes).recipe()
+def plan(obj: Any, init: dict[str, Any] | None, config: Any, sizes: dict[str, Any], configs: bool = False) -> Recipe:
+    """Values for the constructor, and for the configs that it asks for, from one choice of sizes.
+
+    configs: also for those that it does not insist on.
+    """
+    return Planner(obj, dict(init or {}), config, sizes, configs).recipe()
+
+
+GROUPS = re.compile("kv|key_value|query_group", re.I)
+FLAG = re.compile(r"^(use|is|has|with|output|return|enable|do|add|flash)_|_(enabled|attentions|cache)$")
 
 
 class Planner:
     """One choice of sizes on its way into a constructor. What the user gave goes where its name is known."""
 
-    def __init__(self, obj: Any, given: dict[str, Any], config: Any, sizes: dict[str, Any]) -> None:
-        self.obj, self.given, self.config, self.sizes = obj, given, config, sizes
+    def __init__(self, obj: Any, given: dict[str, Any], config: Any, sizes: dict[str, Any], configs: bool) -> None:
+        self.obj, self.given, self.config, self.sizes, self.configs = obj, given, config, sizes, configs
         self.label = getattr(obj, "__name__", type(obj).__name__)
 
     def recipe(self) -> Recipe:
@@ -109,7 +117,7 @@ class Planner:
         sole = len(parameters) == 1 and role_of(name) is None and holds_values(kind)
         if not (sole or (is_config(name, kind) and role_of(name) is None)):
             return False
-        return parameter.default is EMPTY or not {"width", "heads"} & set(map(role_of, parameters))
+        return self.configs or parameter.default is EMPTY or not {"width", "heads"} & set(map(role_of, parameters))
 
     def _holder(self, name: str, kind: Any) -> Recipe:
         cls = self.config or class_of(self.obj, kind)
@@ -146,7 +154,8 @@ class Planner:
         paths, by_item = names_read(self.obj, argument)
         if not paths:
             raise BadTarget(
-                f"building {self.label}: {argument!r} is a config of an unknown class; give --target-config=pkg.mod:Config"
+                f"building {self.label}: {argument!r} is a config of an unknown class; "
+                f"give --target-config=pkg.mod:Config"
             )
         maker = dict if by_item else SimpleNamespace
         root = Recipe(maker, {})
@@ -163,10 +172,12 @@ class Planner:
     def _read(self, argument: str, name: str) -> dict[str, Any]:
         if name in self.given:
             return {name: self.given[name]}
-        role = role_of(name)
-        if role is None:
-            return {}
-        return {name: {**self.sizes, **ALWAYS}[role]} if role != "device" else {name: None}
+        role = likely_role(name)
+        if role == "device":
+            return {name: None}
+        if FLAG.search(name) and role in (None, "width"):
+            return {name: False}
+        return {} if role is None else {name: {**self.sizes, **ALWAYS}[role]}
 
     def _value(self, name: str, default: Any, kind: Any, beside: Any) -> dict[str, Any]:
         """A value where its role is known; a required one without a role is the user's to give."""
@@ -174,7 +185,12 @@ class Planner:
         role = likely_role(name) if required and role_of_part(name) is None else role_of(name)
         if role == "device" and required:
             return {name: "cpu" if "type" not in name else None}
-        if role == "device" or (not required and role not in SET_EVEN_IF_DEFAULT):
+        # Groups of the class's own choice must still divide our heads.
+        unfit = role == "kv_heads" and isinstance(default, int) and self.sizes["heads"] % max(default, 1)
+        if GROUPS.search(name) and role == "kv_heads" and not required:
+            # Grouped heads where the class has them, and as many as heads in the second choice.
+            return {name: self.sizes["kv_heads"]} if self.sizes is not SIZES[1] or unfit else {}
+        if role == "device" or (not required and role not in SET_EVEN_IF_DEFAULT and not unfit):
             return {}
         if default is None and role not in ("width", "heads"):
             return {}

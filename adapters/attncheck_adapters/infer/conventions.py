@@ -7,11 +7,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from attncheck.spec import BadTarget
 from attncheck.subject import Convention
 from attncheck_adapters.infer.form import Form, told
 from attncheck_adapters.infer.masks import find_masks, mask_replaces_pattern
-from attncheck_adapters.infer.probe import Probe, find_causality, find_layout, find_output, find_weights
+from attncheck_adapters.infer.probe import Probe, find_causality, find_flag, find_layout, find_output, find_weights
 from attncheck_adapters.infer.settle import settle
 from attncheck_adapters.infer.words import text_of
 
@@ -25,7 +27,10 @@ def observed(
         probe.form.layout = declare["layout"]
     problem = settle(probe, head_width)
     if problem is not None:
-        raise BadTarget(f"the plain call of {spec} raised {told(problem)}")
+        tried = f"; tried: {', '.join(probe.tried)}" if len(probe.tried) > 1 else ""
+        raise BadTarget(
+            f"the plain call of {spec} raised {told(problem)}{tried}; `attncheck init {spec}` starts an adapter"
+        )
     find_output(probe, spec)
     if probe.form.extra.get("unbatched"):
         found["layout"] = Convention("unbatched", "observed", "(N,T,D) was refused and (T,D) is taken")
@@ -43,7 +48,11 @@ def observed(
     found["causal"] = replace(causal, value=seen.value) if causal and seen.value in CORNERS else causal or seen
     if window is not None:
         found["window"] = window
-    if causal is None and "causal" not in declare and seen.value != "no" and mask_replaces_pattern(probe, heads):
+    if seen.value == "no" and window is None and causal is None and probe.form.plain is None:
+        flag = find_flag(probe)
+        found |= {"causal_flag": flag} if flag else {}
+    by_code = causal is None or OWN_WORDS.search(text_of(probe.target))
+    if by_code and "causal" not in declare and seen.value != "no" and mask_replaces_pattern(probe, heads):
         evidence = "under a mask that blocks nothing every query sees every key"
         found["causal_under_mask"] = Convention("replaced", "observed", evidence)
     found["weights"] = _weights_kind(probe)
@@ -93,6 +102,8 @@ def named_causal(obj: Any, flags: Sequence[bool], form: Form) -> Convention | No
     return None
 
 
+# A class that says in its code that it is causal where no mask is given, means it.
+OWN_WORDS = re.compile(r"causal\w*\s*=\s*\(?\s*\w*mask\w* is None|if \w*mask\w* is None:")
 CORNERS = ("top-left", "bottom-right")
 PLACES = re.compile(
     r"rope|rotary|rotate|alibi|slopes|relative|\brel|distance|\bpos|freqs|theta|sinusoid|\bcos\b|arange|Embedding", re.I
@@ -113,7 +124,7 @@ def find_positions(probe: Probe) -> Convention:
     if before is None or after is None:
         return Convention(None, "observed", "undecided: the call was refused")
     moved = (after - (before[..., order, :] if inputs.tied else before)).abs().max()
-    if float(moved) <= 1e-4 * float(before.abs().max()):
+    if float(moved) <= 64 * torch.finfo(probe.dtype).eps * float(before.abs().max()):
         return Convention("none", "observed", "permuting the tokens permutes the outputs")
     word = PLACES.search(text_of(probe.target))
     if word is None:

@@ -6,13 +6,15 @@ N batch, T queries, S keys, d features that are rotated, h heads
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from attncheck_adapters.infer.form import Form
+from attncheck_adapters.infer.form import TABLES, Form
+from attncheck_adapters.infer.words import values_of
 
 # Printed above the call that needs it; `a` there are the angles (T,d/2) of this call.
 HELPER = """\
@@ -27,11 +29,18 @@ PLACES = ("[None]", "", "[None, None]", "[:, None]", "[None, :, None]", "[:, Non
 FIXED = {
     "positions": ("torch.arange(T)[None]", "torch.arange(T)", "torch.arange(T)[None].expand(N, T)"),
     "start": ("0",),
+    "alibi": (
+        "{slopes} * torch.arange(S).to(query.dtype)",
+        "({slopes} * torch.arange(S).to(query.dtype)).repeat(N, 1, 1)",
+        "({slopes} * torch.arange(S).to(query.dtype))[None]",
+        "{slopes} * (torch.arange(S) - torch.arange(T)[:, None]).to(query.dtype)",
+    ),
+    "residual": ("torch.zeros_like(query)",),
     "nothing": ("None",),
     "no": ("False",),
     "yes": ("True",),
 }
-TABLES = ("tables", "cos", "sin", "complex", "angles")
+ROTATED = re.compile(r"(rot|rope)\w*(dim|ndims|width|n_elem|size)$", re.I)
 
 
 def angles(T: int, d: int) -> Tensor:
@@ -39,10 +48,14 @@ def angles(T: int, d: int) -> Tensor:
     return torch.arange(T, dtype=torch.float64)[:, None] * 10000.0 ** (-torch.arange(0, d, 2) / d)
 
 
-def candidates(form: Form, target: Any, head_width: int) -> Iterator[dict[str, str]]:
+def candidates(form: Form, target: Any, head_width: int, heads: int) -> Iterator[dict[str, str]]:
     """Ways to give all of them at once, as expressions, the commonest first."""
     wanted: dict[str, str] = form.extra["wanted"]
-    fixed = [[(name, text) for text in FIXED[role]] for name, role in wanted.items() if role in FIXED]
+    # Press et al. 2022, ALiBi, section 3, for a number of heads that is a power of two.
+    slopes = f"2.0 ** (-8 / {heads} * torch.arange(1, {heads + 1})).to(query.dtype)[:, None, None]"
+    fixed = [
+        [(name, text.format(slopes=slopes)) for text in FIXED[role]] for name, role in wanted.items() if role in FIXED
+    ]
     tables = [name for name, role in wanted.items() if role in TABLES]
     for d in rotated_widths(target, head_width) if tables else (0,):
         for width, place in itertools.product(WIDTHS, PLACES) if tables else (("", ""),):
@@ -52,16 +65,13 @@ def candidates(form: Form, target: Any, head_width: int) -> Iterator[dict[str, s
 
 
 def rotated_widths(target: Any, head_width: int) -> list[int]:
-    """How many features of a head may be rotated: what the target itself says, all, a half, a quarter."""
-    said = (
-        [v for n, v in vars(target).items() if "rot" in n.lower() and isinstance(v, int)] if _has_dict(target) else []
-    )
-    widths = [*said, head_width, head_width // 2, head_width // 4]
-    return [d for d in dict.fromkeys(widths) if d >= 2 and d % 2 == 0 and not isinstance(d, bool)]
+    """How many features of a head may be rotated: what the target itself says, or else all, a half, a quarter.
 
-
-def _has_dict(target: Any) -> bool:
-    return isinstance(target, nn.Module) or hasattr(target, "__dict__")
+    None where it says a number that is no number of pairs: then it needs another width.
+    """
+    said = [int(v) for n, v in values_of(target, {}).items() if ROTATED.search(n)]
+    widths = said or [head_width, head_width // 2, head_width // 4]
+    return [d for d in dict.fromkeys(widths) if d >= 2 and d % 2 == 0]
 
 
 def _table(role: str, width: str, place: str) -> str:

@@ -16,14 +16,16 @@ import torch
 from torch import Tensor, nn
 
 from attncheck.readings import Reading
-from attncheck_adapters.infer.layout import readings
+from attncheck_adapters.infer.layout import named_beyond_doubt, readings
 from attncheck_adapters.infer.parts import MEMORY, Norm, Parts, parts_of
 from attncheck_adapters.infer.sizes import Sizes
-from attncheck_reference.positions import Alibi, Rotary
+from attncheck_reference.positions import Alibi, Rotary, alibi_slopes
 from attncheck_reference.tables import BucketBias, OffsetBias, TableBias
 
 ROTATES = re.compile(r"rope|rotary|rotate|freqs|inv_freq|_cis\b", re.I)
 SLOPES = re.compile(r"alibi|slopes", re.I)
+RMS = re.compile(r"\brms|rsqrt", re.I)
+SCALED = re.compile(r"rope_scaling|ntk|yarn|mrope|scaling_factor|xpos", re.I)  # rotations of a family of their own
 UNIT = re.compile(r"normalize\(|\.norm\(|cosine_sim|l2norm|l2_norm", re.I)
 ADDS_QUERY = re.compile(r"residual|shortcut|identity|\+\s*(x|q|query|queries|inputs?|hidden_states|src|h|tgt)\b"
                         r"|\b(x|residual|q|query|queries|hidden_states|inputs?|src|tgt|h)\s*\+[^=]")  # fmt: skip
@@ -52,6 +54,7 @@ class Evidence:
     text: str  # names of its parts, and its source
     values: Mapping[str, Any]  # of its constructor and attributes
     rotated: int | None  # features that the tables of the call rotate
+    placed: bool = True  # whether the order of tokens may matter
     unused: frozenset[str] = frozenset()  # parameters that receive no gradient from a plain call
 
 
@@ -69,11 +72,24 @@ def candidates(module: nn.Module, sizes: Sizes, evidence: Evidence) -> Iterator[
                     yield made
 
 
+def certain(module: nn.Module, sizes: Sizes, evidence: Evidence) -> Reading | None:
+    """The reading that names and shapes leave no doubt of, whatever the outputs are; None where there is any."""
+    parts = parts_of(module, sizes)
+    tables = all(list(_of_table(n, t, sizes.heads, evidence, module)) for n, t in parts.tables.items())
+    around = [n for n in parts.norms if n.role == ""]
+    halves = {n.role for n in parts.norms} & {"q", "k"}
+    clear = tables and len(around) <= 1 and len(halves) != 1 and set(parts.extra) in ({"k", "v"}, set())
+    if not clear or SCALED.search(evidence.text) or not named_beyond_doubt(module, sizes, parts.taken):
+        return None
+    return next(candidates(module, sizes, evidence), None)
+
+
 def combinations(parts: Parts, sizes: Sizes, evidence: Evidence, module: nn.Module) -> Iterator[tuple[Choice, ...]]:
     d = sizes.head_width
     options = [
         rotations(evidence, module, d), biases(parts, sizes, evidence, module), head_norms(parts, sizes, evidence),
-        sinks(parts, sizes), scales(parts, sizes, d), gates(parts, sizes), factors(parts), surroundings(parts, evidence),
+        sinks(parts, sizes), scales(parts, sizes, d), gates(parts, sizes), factors(parts),
+        surroundings(parts, evidence),
     ]  # fmt: skip
     return itertools.islice(itertools.product(*options), 400)
 
@@ -87,10 +103,15 @@ def _joined(weights: Mapping[str, Tensor], choices: tuple[Choice, ...], heads: i
             return None
         made |= {"o.weight": made["o.weight"] * factor.reshape(-1, 1)}
         made |= {"o.bias": made["o.bias"] * factor} if "o.bias" in made else {}
-    out = made.get("o.weight", made["v.weight"])
+    out, over, k = made.get("o.weight", made["v.weight"]), settings.get("qk_norm_over"), made.get("k_norm.weight")
+    d = made["q.weight"].shape[0] // heads
+    if k is not None:
+        rows = len(made["k.weight"])
+        if k.numel() != (d if over == "head" else rows) or (over == "each" and len(k) * d != rows):
+            return None
     if settings.get("residual") and len(out) != made["q.weight"].shape[1]:
         return None
-    rotary, d = settings.get("rotary"), made["q.weight"].shape[0] // heads
+    rotary = settings.get("rotary")
     if rotary is not None and rotary.width != d:
         if rotary.turned > d:
             return None
@@ -101,7 +122,7 @@ def _joined(weights: Mapping[str, Tensor], choices: tuple[Choice, ...], heads: i
 
 def rotations(evidence: Evidence, module: nn.Module, d: int) -> list[Choice]:
     """Su et al. 2021, RoFormer: either pairing, all of a head or a part, the base where the target says it."""
-    if evidence.rotated is None and not ROTATES.search(evidence.text):
+    if not evidence.placed or (evidence.rotated is None and not ROTATES.search(evidence.text)):
         return [NONE]
     numbers = {k: v for k, v in evidence.values.items() if isinstance(v, int | float) and not isinstance(v, bool)}
     bases = [float(v) for k, v in numbers.items() if re.search("theta|base", k, re.I) and v > 1]
@@ -133,12 +154,15 @@ def _frequencies(module: nn.Module) -> Iterator[tuple[float, int]]:
 def biases(parts: Parts, sizes: Sizes, evidence: Evidence, module: nn.Module) -> list[Choice]:
     """Of positions: slopes (Press et al. 2022), T5's buckets, a table of offsets, a table of pairs."""
     found: list[Choice] = []
+    if not evidence.placed:
+        return [NONE]
     if SLOPES.search(evidence.text):
         held = [b.flatten() for n, b in module.named_buffers() if "slope" in n.lower() and b.numel() == sizes.heads]
         for form in ("symmetric", "signed"):
-            for slopes in [*(b.abs() for b in held), None]:
-                bias = Alibi(sizes.heads, form, slopes)
-                found.append(Choice({"position_bias": bias}, says=PLACED, told=f"ALiBi, {form}"))
+            for slopes in [*(b.abs() for b in held), alibi_slopes(sizes.heads)]:
+                for factor, told in ((1.0, ""), (sizes.head_width**-0.5, ", scaled like the scores")):
+                    bias = Alibi(sizes.heads, form, slopes * factor)
+                    found.append(Choice({"position_bias": bias}, says=PLACED, told=f"ALiBi, {form}{told}"))
     for name, table in parts.tables.items():
         found += list(_of_table(name, table, sizes.heads, evidence, module))
     return [*found, NONE]
@@ -186,8 +210,12 @@ def head_norms(parts: Parts, sizes: Sizes, evidence: Evidence) -> list[Choice]:
     q = next((n for n in parts.norms if n.role in ("q", "both")), None)
     k = next((n for n in parts.norms if n.role in ("k", "both")), None)
     if q is None or k is None:
-        unit = [Choice({"qk_norm": "unit"}, told="queries and keys of length 1")]
-        return [*unit, NONE] if UNIT.search(evidence.text) else [NONE]
+        found = [Choice({"qk_norm": "unit"}, told="queries and keys of length 1")] if UNIT.search(evidence.text) else []
+        if RMS.search(evidence.text) and not parts.norms:
+            for eps in (1e-6, 1e-5):
+                settings = {"qk_norm": "rms", "qk_norm_eps": eps}
+                found.append(Choice(settings, told="queries and keys normalised (rms, without weights)"))
+        return [*found, NONE]
     size = q.weight.numel()
     over = "all" if size == sizes.heads * sizes.head_width and q.weight.ndim == 1 else "head"
     over = "each" if q.weight.ndim == 3 else over
@@ -249,7 +277,7 @@ def gates(parts: Parts, sizes: Sizes) -> list[Choice]:
 
 
 def factors(parts: Parts) -> list[Choice]:
-    """A learned factor of the output, as it is or bounded (Alayrac et al. 2022, Flamingo; Touvron et al. 2021, CaiT)."""
+    """A learned factor of the output (Touvron et al. 2021, CaiT), or a bounded one (Alayrac et al. 2022, Flamingo)."""
     found = []
     for name, g in parts.factors.items():
         for text, value in (("tanh", g.tanh()), ("itself", g), ("sigmoid", g.sigmoid())):

@@ -77,6 +77,30 @@ def readings(module: nn.Module, sizes: Sizes, taken: Collection[str] = ()) -> li
     return found + [other for r in found for other in _heads_innermost(r, sizes.heads)]
 
 
+FUSED = re.compile(r"qkv|query_key_value|in_proj|c_attn|attn_proj|(^|[._])attn$", re.I)
+PAIR = re.compile(r"(^|[._])((w|to|linear|lin|fc)_?)?(kv|key_value)", re.I)
+
+
+def named_beyond_doubt(module: nn.Module, sizes: Sizes, taken: Collection[str]) -> bool:
+    """Whether the names alone tell which map is which: one of each role, or a fused one, and nothing else."""
+    matrices = _joined(list(_matrices(module, sizes, taken)), sizes)
+    roles = {m.name: [r for r in "qkvo" if ROLES[r].search(m.name)] for m in matrices}
+    for m in matrices:
+        fused, pair = FUSED.search(m.name), PAIR.search(m.name)
+        inputs = [r for r in roles[m.name] if r != "o"]  # q_proj ends like the proj of outputs
+        roles[m.name] = ["qkv"] if fused else ["kv"] if pair else inputs or roles[m.name]
+    said = sorted(r[0] for r in roles.values() if len(r) == 1)
+    alone = len(said) == len(matrices) and len({r for rs in roles.values() for r in rs}) == len(matrices)
+    return alone and said in (
+        ["k", "o", "q", "v"],
+        ["k", "q", "v"],
+        ["o", "qkv"],
+        ["qkv"],
+        ["kv", "o", "q"],
+        ["kv", "q"],
+    )
+
+
 def _heads_innermost(reading: dict[str, Tensor], heads: int) -> Iterator[dict[str, Tensor]]:
     """The same for features that are numbered (d, h) instead of (h, d): in q, k and v, and perhaps in o too.
 
@@ -127,16 +151,14 @@ def _matrices(module: nn.Module, sizes: Sizes, taken: Collection[str]) -> Iterat
         shared = plain and weight.shape[0] == weight.shape[1] == sizes.widths[0] // sizes.heads != sizes.widths[0]
         if shared:
             # One small map for the slice of every head.
-            ways, bias = (
-                (torch.block_diag(*[weight] * sizes.heads),),
-                None if bias is None else bias.repeat(sizes.heads),
-            )
+            ways = (torch.kron(torch.eye(sizes.heads, dtype=weight.dtype), weight),)
+            bias = None if bias is None else bias.repeat(sizes.heads)
         if ways:
             yield Matrix(name, ways, bias)
 
 
 def _bias_apart(named: dict[str, Tensor], name: str) -> Tensor | None:
-    """Of a fused map whose biases are parameters of their own, as q_bias and v_bias beside qkv; zeros for the missing."""
+    """Of a fused map whose biases are parameters of their own, as q_bias and v_bias beside qkv; 0 for the missing."""
     owner, weight = name.removesuffix(".weight").rpartition(".")[0], named[name]
     prefix = f"{owner}." if owner else ""
     parts = {r: named.get(f"{prefix}{r}_bias") for r in "qkv"}

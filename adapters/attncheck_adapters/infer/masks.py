@@ -43,7 +43,11 @@ def find_masks(probe: Probe, heads: int, declared: Mapping[str, str]) -> dict[st
         probe.form.plain = next((m for m in probe.form.masks if m[0] == probe.form.plain[0]), probe.form.plain)
     probe.form.extra["both"] = _two_masks(probe, heads)
     probe.form.extra["bias"] = _adds_floats(probe)
-    return found or {"mask": Convention("none", "observed", "no argument has the name of a mask")}
+    if found:
+        return found
+    unread = probe.form.extra.get("unread", ())
+    told = f"undecided: it may be one of {', '.join(unread)}" if unread else "no argument has the name of a mask"
+    return {"mask": Convention(None if unread else "none", "observed", told)}
 
 
 def _lengths(probe: Probe, argument: str) -> Convention:
@@ -151,13 +155,19 @@ def _settled(verdicts: dict[str, dict[str, str]], argument: str) -> tuple[Conven
 def _axes_for(role: str, probe: Probe) -> list[str]:
     if role == "padding":
         return ["NS", "N11S"]
-    kernel = ["TS", "N1TS", "NhTS", "1hTS", "N11S"]
-    return kernel if probe.heads else [*kernel, "NTS", "(Nh)TS", "N1S", "hTS", "NS", "TSN"]
+    kernel = ["TS", "N1TS", "NhTS", "1hTS", "N11S", "NTS"]
+    return kernel if probe.heads else [*kernel, "(Nh)TS", "N1S", "hTS", "NS", "TSN", "TSN1"]
 
 
 def _meanings(probe: Probe, argument: str, axes: str, heads: int) -> dict[str, str]:
     """For each encoding that is accepted: allowed, blocked or none."""
-    sources = next((s for s in probe.sources() if s in ("memory", "separate")), "self")
+    across = next((s for s in probe.sources() if s in ("memory", "separate")), None)
+    found = {} if across is None else _meanings_at(probe, argument, axes, heads, across)
+    # What lies along the wrong axis is taken where both have one length.
+    return found or (_meanings_at(probe, argument, axes, heads, "self") if "self" in probe.sources() else {})
+
+
+def _meanings_at(probe: Probe, argument: str, axes: str, heads: int, sources: str) -> dict[str, str]:
     inputs = _unequal_inputs(probe, sources)
     N, T, S = N_, T_, inputs.key.shape[-2]
     mask = _test_mask(axes, heads, N, T, S)
@@ -194,6 +204,8 @@ def _verdict(moved_NTS: Tensor, mask_NhTS: Tensor, acting_NTS: Tensor, tied: boo
     """
     true = mask_NhTS.any(1)
     judged = acting_NTS & ~torch.eye(true.shape[-1], dtype=torch.bool) if tied else acting_NTS
+    # A query that nothing moves may be a padded one, whose output is set to zero.
+    judged = judged & (moved_NTS > 0).any(-1, keepdim=True)
     acts, rests = moved_NTS[true & judged], moved_NTS[~true & judged]
     if not len(acts) or not len(rests):
         return "none"

@@ -54,6 +54,7 @@ CONSTRUCTOR: dict[str, tuple[str, ...]] = {
         "layernorm_epsilon", "qk_norm_eps",
     ),
     "base": ("rope_theta", "rope_base", "rotary_base", "theta", "base", "rotary_emb_base"),
+    "fraction": ("rotary_pct", "rotary_percentage", "partial_rotary_factor", "rope_pct", "rotary_percent"),
     "count": (
         "num_layers", "n_layers", "n_layer", "depth", "num_hidden_layers", "layers", "num_blocks", "n_blocks",
     ),
@@ -68,7 +69,7 @@ QUERY = (
     "sequence", "x_q", "q_input", "dec", "decoder_hidden", "latents", "qry", "query_input", "h", "states", "Q", "X",
     "queries_in", "decoder_states", "xq", "input_q",
 )  # fmt: skip
-KEY = ("k", "key", "keys", "inputs_k", "key_states", "k_input", "K", "key_input", "x_k", "xk", "input_k")
+KEY = ("k", "key", "keys", "inputs_k", "key_states", "k_input", "K", "key_input", "x_k", "key_", "xk", "input_k")
 VALUE = (
     "v",
     "value",
@@ -104,6 +105,8 @@ EXTRA = {
     "angles": ("freqs", "angles", "rope_freqs", "rotary_freqs", "pos_freqs"),
     "positions": ("position_ids", "positions", "pos_ids", "input_pos", "cache_position", "token_positions"),
     "start": ("start_pos", "offset", "pos_offset", "cache_offset", "start"),
+    "residual": ("residual",),
+    "alibi": ("alibi", "alibi_bias"),
     "nothing": (
         "past_key_values", "past_key_value", "layer_past", "cache", "kv_cache", "head_mask", "layer_head_mask",
         "past_kv", "layer_cache", "cache_k", "cache_v", "incremental_state",
@@ -157,7 +160,14 @@ def call_role(name: str) -> str | None:
         return "weights"
     if "average" in lower:
         return None
-    if "mask" in lower.replace("head_mask", "") or lower in ("allowed", "blocked", "keep"):
+    if "mask" in lower.replace("head_mask", "") or lower in (
+        "allowed",
+        "blocked",
+        "keep",
+        "bias",
+        "attn_bias",
+        "attention_bias",
+    ):
         per_token = "pad" in lower or lower in ("token_mask", "key_mask", "value_mask", "node_mask")
         return "padding" if per_token else "mask"
     if lower in LENGTHS:

@@ -34,6 +34,7 @@ class Probe:
         self.target, self.form, self.widths, self.heads, self.dtype = target, form, widths, heads, dtype
         self.seed, self.shift, self.grad = 0, 0, False
         self.n_heads = n_heads
+        self.tried: dict[str, None] = {}  # ways of a plain call that were refused, in words
 
     def sources(self) -> tuple[str, ...]:
         """Ways of calling it: what its arguments allow and its widths fit."""
@@ -191,8 +192,8 @@ def find_weights(probe: Probe) -> None:
     if isinstance(plain, BaseException) or isinstance(asked, BaseException):
         probe.form.names.pop("weights")
         return
-    outputs = [find_parts(result, inputs, "batch-first")[0] for result in (plain, asked)]
-    found = find_parts(asked, inputs, "batch-first")[1]
+    outputs = [find_parts(result, inputs, probe.form.layout)[0] for result in (plain, asked)]
+    found = find_parts(asked, inputs, probe.form.layout)[1]
     if not found and re.search("weight|att|prob", flag) and "score" not in flag and outputs[1]:
         # What a flag of that name gives is meant to be the weights, whatever its numbers are.
         lead, S = tuple(inputs.query.shape[:-1]), inputs.key.shape[-2]
@@ -228,6 +229,8 @@ def _parts(result: Any, place: str = "result", depth: int = 1) -> list[tuple[str
 
 def _by_head(path: str, x: Tensor, lead: tuple[int, ...], S: int) -> str | None:
     """The expression that gives (N,h,T,S) or (N,T,S), where the tensor may be weights by its shape."""
+    if x.ndim == 4 and x.shape[:3] == (lead[-1], S, lead[0]) and x.is_floating_point():
+        return f"{path}.permute(2, 3, 0, 1)"
     if x.ndim not in (3, 4) or x.shape[-2:] != (lead[-1], S) or not x.is_floating_point():
         return None
     N = lead[0]
@@ -299,13 +302,27 @@ def _legal_patterns(n: int) -> Iterator[tuple[str, str | None, Tensor]]:
             yield "no", f"{-left}:{right}", (offset >= -left) & (offset <= right)
 
 
-def _corner(probe: Probe, causal: str) -> str:
+def find_flag(probe: Probe) -> Convention | None:
+    """What a flag of the call that asks for causality does: another pattern than without it; None where it does not."""
+    flag = probe.form.extra.get("flag")
+    if flag is None:
+        return None
+    inputs = probe.inputs(probe.sources()[0], S=T_)
+    plain, asked = probe.movement(inputs), probe.movement(inputs, **{flag: True})
+    if plain is None or asked is None or torch.equal(plain > 0, asked > 0):
+        return None
+    corner = _corner(probe, "top-left", **{flag: True})
+    probe.form.flag, probe.form.flag_corner = flag, corner
+    return Convention(corner, "observed", f"dependence of queries on keys under {flag}=True")
+
+
+def _corner(probe: Probe, pattern: str, /, **given: Any) -> str:
     """top-left or bottom-right, where lengths may differ."""
     across = [s for s in probe.sources() if s in ("memory", "separate")]
-    if causal != "top-left" or not across:
-        return causal
-    moved = probe.movement(probe.inputs(across[0], N=2, T=3, S=6))
+    if pattern != "top-left" or not across:
+        return pattern
+    moved = probe.movement(probe.inputs(across[0], N=2, T=3, S=6), **given)
     if moved is None:
-        return causal
+        return pattern
     offset = torch.arange(6) - torch.arange(3)[:, None]
-    return "bottom-right" if torch.equal((moved > 0).any(0), offset <= 3) else causal
+    return "bottom-right" if torch.equal((moved > 0).any(0), offset <= 3) else pattern

@@ -14,6 +14,8 @@ from attncheck_adapters.infer.form import told
 from attncheck_adapters.infer.names import likely_role, role_of
 from attncheck_adapters.seeded import seeded
 
+LINEAR = "torch.nn.modules.linear"
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -33,9 +35,13 @@ class Recipe:
 
     @property
     def code(self) -> str:
-        imports = dict.fromkeys(_importing(part.obj) for part in self.parts() if part is not self)
-        lines = [line for line in imports if line]
+        lines = [*self.imports()]
         return "\n".join([*lines, *([""] if lines else []), "torch.manual_seed(0)", f"target = Target({self.text})"])
+
+    def imports(self) -> tuple[str, ...]:
+        """Of the classes that its arguments are made of."""
+        found = dict.fromkeys(_importing(part.obj) for part in self.parts() if part is not self)
+        return tuple(line for line in found if line)
 
     def parts(self) -> Iterator[Recipe]:
         yield self
@@ -58,6 +64,13 @@ class Recipe:
     def values(self) -> dict[str, Any]:
         """All plain values that the constructor and its configs are given, by name."""
         return {k: v for part in self.parts() for k, v in part.keywords.items() if not isinstance(v, Recipe)}
+
+    @property
+    def config(self) -> str | None:
+        """The spec of the one config class that it is built with."""
+        made = [part.obj for part in self.parts() if part is not self and hasattr(part.obj, "__module__")]
+        configs = [c for c in made if not hasattr(builtins, _name(c)) and c.__module__ not in ("types", LINEAR)]
+        return f"{configs[0].__module__}:{_name(configs[0])}" if configs else None
 
     def known(self) -> dict[str, Any]:
         """The values that the constructor and its configs work with, defaults included; those that were given last."""

@@ -5,6 +5,7 @@ N batch, T queries, S keys
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,7 +23,7 @@ def settle(probe: Probe, head_width: int) -> BaseException | None:
     """Bring the form to where its plain call is answered; what the first try raised where none is."""
     problem = None
     for lengths in ((S_, T_),) if probe.heads is None else ((S_,), (T_,)):  # equal lengths hide which axis is time
-        for change in (_as_it_is, _across, _with_extras, _with_mask, _by_head, _by_sample):
+        for change, words in CHANGES:
             for _ in change(probe, head_width):
                 ways = [s for s in probe.sources()[::-1] if probe.heads is None or s in ("memory", "separate")]
                 inputs = [probe.inputs(sources, S=S) for sources in ways for S in lengths]
@@ -32,7 +33,9 @@ def settle(probe: Probe, head_width: int) -> BaseException | None:
                     _needs_memory(probe)
                     return None
                 problem = problem or next((r for r in results if isinstance(r, BaseException)), None)
-    return problem
+                probe.tried[words] = None
+    refused: BaseException | None = probe.form.extra.pop("refused", problem)
+    return refused
 
 
 def _needs_memory(probe: Probe) -> None:
@@ -59,13 +62,16 @@ def _across(probe: Probe, head_width: int) -> Iterator[None]:
 
 def _with_extras(probe: Probe, head_width: int) -> Iterator[None]:
     """Rotary tables and the like. Proper rotations depend on distances alone, so that a shift does not show."""
+    # Tables that have a default may still be needed.
+    probe.form.extra["wanted"] = probe.form.extra["wanted"] | probe.form.extra["spare"]
     if not probe.form.extra["wanted"]:
         return
-    tried = []
+    tried, problem = [], None
     inputs = probe.inputs(probe.sources()[0], S=T_)
-    for given in extras.candidates(probe.form, probe.target, head_width):
+    for given in extras.candidates(probe.form, probe.target, head_width, probe.n_heads):
         probe.form.given, probe.shift = given, 0
-        before = _first_tensor(probe.raw(inputs))
+        result = probe.raw(inputs)
+        problem, before = problem or result, _first_tensor(result)
         probe.shift = 3
         after = None if before is None else _first_tensor(probe.raw(inputs))
         probe.shift = 0
@@ -76,6 +82,9 @@ def _with_extras(probe: Probe, head_width: int) -> Iterator[None]:
             yield
     for probe.form.given in tried[:1]:
         yield
+    if not tried and isinstance(problem, BaseException):
+        # What a call with them raised says more than that they are missing.
+        probe.form.extra["refused"] = problem
 
 
 def _with_mask(probe: Probe, head_width: int) -> Iterator[None]:
@@ -84,14 +93,17 @@ def _with_mask(probe: Probe, head_width: int) -> Iterator[None]:
     if not required:
         return
     argument = probe.form.names[required[0]]
-    for axes, said in PLAIN:
-        for prefix in ("", "int-"):
-            probe.form.plain = (argument, axes, prefix + said)
-            if _rows_differ(probe):
-                yield
-    for axes in ("TS", "11TS", "N11S", "N1TS", "NTS"):
-        probe.form.plain = (argument, axes, "additive")
-        yield
+    tried = extras.candidates(probe.form, probe.target, head_width, probe.n_heads)
+    for given in itertools.islice(tried, 40) if probe.form.extra["wanted"] else ({},):
+        probe.form.given = given
+        for axes, said in PLAIN:
+            for prefix in ("", "int-"):
+                probe.form.plain = (argument, axes, prefix + said)
+                if _rows_differ(probe):
+                    yield
+        for axes in ("TS", "11TS", "N11S", "N1TS", "NTS"):
+            probe.form.plain = (argument, axes, "additive")
+            yield
     probe.form.plain = None
 
 
@@ -126,3 +138,14 @@ def _first_tensor(result: Any) -> Tensor | None:
     if isinstance(result, tuple | list):
         return next((x for x in result if isinstance(x, Tensor)), None)
     return None
+
+
+# The commonest first, with what is said of it where it was of no use.
+CHANGES = (
+    (_as_it_is, "tokens alone"),
+    (_across, "a memory with its own mask"),
+    (_with_extras, "tables of positions and the like"),
+    (_with_mask, "a mask that blocks nothing"),
+    (_by_head, "heads behind positions"),
+    (_by_sample, "one sample at a time"),
+)

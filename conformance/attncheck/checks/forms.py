@@ -77,7 +77,7 @@ def combined(subject: Subject, case: Case, oracle: Subject | None) -> None:
     Earns: it is the only check that looks at masks while dropout is on.
     """
     causal = subject.causality != "no"
-    real = real_tokens(case)
+    real = real_tokens(case, subject)
     real[..., 0] = True  # so that the first query of a triangle has a key
     allowed = (real if causal else real & triangle(case)).expand(case.N, 1, case.T, case.S)
     if not bool(subject.visible(allowed, case).any(-1).all()):

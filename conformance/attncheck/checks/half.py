@@ -69,6 +69,8 @@ def half(subject: Subject, case: Case, oracle: Subject | None) -> None:
     with torch.autocast("cpu", torch.bfloat16, enabled=cast):
         got = twin.attempt(inputs, allowed, case)
     if isinstance(got, Refusal):
+        if "without overflow" in str(got):
+            fail(f"in {case['dtype']} the call raised {got}: a number in it does not fit", got)
         raise Inapplicable(f"{case['dtype']} is refused: {got}")
     answered(got)
     if not cast and got.out.dtype != twin.dtype:

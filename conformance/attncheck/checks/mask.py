@@ -189,7 +189,8 @@ def broadcast(subject: Subject, case: Case, oracle: Subject | None) -> None:
     if "NhTS" in subject.masks:
         full = answered(subject.attempt(inputs, full_mask(allowed, subject, case), case))
         what = f"a mask of axes {case['mask']} against the same one written out"
-        close(short, full.out, tolerance_of(short), what, (full, "before"))
+        rows = Sight(subject, allowed, case).judged
+        close(short, full.out, tolerance_of(short), what, (full, "before"), rows=rows)
     _sample_alone(subject, case, allowed, short)
 
 

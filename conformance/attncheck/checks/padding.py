@@ -44,7 +44,7 @@ def padding(subject: Subject, case: Case, oracle: Subject | None) -> None:
     Earns: it knows where padding lies in practice, which a random mask rarely hits.
     """
     seen_by_all(subject, case)
-    allowed, inputs = real_tokens(case), subject.draw(case)
+    allowed, inputs = real_tokens(case, subject), subject.draw(case)
     sight = Sight(subject, allowed, case)
     before = answered(subject.attempt(inputs, allowed, case))
     for n in range(min(case.N, 2)):
@@ -82,7 +82,7 @@ def padding_length(subject: Subject, case: Case, oracle: Subject | None) -> None
     if case["side"] == "left" and subject.says("positions") not in (None, "none"):
         raise Inapplicable("positions count from the left")
     inputs = subject.draw(case)
-    allowed = real_tokens(case)
+    allowed = real_tokens(case, subject)
     allowed = allowed if case["mask"] == "N11S" else allowed.expand(case.N, 1, case.T, case.S)
     before = answered(subject.attempt(inputs, allowed, case))
     right, more = case["side"] == "right", 3

@@ -1,5 +1,7 @@
 """What a target keeps: parameters, saved state, and memories of earlier calls. N batch, T queries, S keys"""
 
+import re
+
 import torch
 from torch import nn
 
@@ -46,9 +48,17 @@ def parameters(subject: Subject, case: Case, oracle: Subject | None) -> None:
         # A bias of the keys shifts all scores of a query, and moves its output by rounding alone.
         if acts or not any(moved):
             told = "acts on the output, but receives no gradient" if acts else "does nothing"
-            if subject.unread and not acts:
+            if subject.unread and not acts and not named_as_projection(name):
                 raise Inapplicable(f"{name} {told}, but may belong to {', '.join(subject.unread)}, left at the default")
             fail(f"parameter {name} {told}", answers[0], test=_test(name, acts))
+
+
+def named_as_projection(name: str) -> bool:
+    """Whether a parameter is by its name one that every call needs: a map of queries, keys, values or the output."""
+    return (
+        re.search(r"(^|[._])(w?_?[qkvo]|query|key|value|qkv|out|output)(_|\.|$|proj|bias|weight)", name, re.I)
+        is not None
+    )
 
 
 def _ways_of_calling(subject: Subject, case: Case) -> list[Answer | Refusal]:
