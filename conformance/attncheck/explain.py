@@ -117,4 +117,5 @@ def fits(fault: Any, subject: Subject) -> bool:
 def width_of(subject: Subject) -> int:
     """d, the head width of queries and keys."""
     reading = subject.twins.get("reading")
-    return int(reading.weights["q.weight"].shape[0]) // subject.heads if reading else subject.widths[0]
+    weights = reading.weights if reading is not None else {}
+    return int(weights["q.weight"].shape[0]) // subject.heads if weights else subject.widths[0]

@@ -22,9 +22,6 @@ class Reading:
     says: Mapping[str, str] = field(default_factory=dict)  # conventions that its parts bring with them
     told: str = ""  # in words, what is not plain
 
-    def __bool__(self) -> bool:
-        return bool(self.weights)
-
 
 # What a plain call in evaluation, of contiguous float32, cannot show.
 UNSEEN = (
@@ -35,8 +32,17 @@ UNSEEN = (
 Share = Callable[..., Subject | None]
 
 
-def reading_of(subject: Subject, readings: list[Reading], share: Share, faults: Iterable[Any]) -> Reading | None:
-    """The reading under which the reference, sound or with one known fault, gives one of the target's plain outputs."""
+def reading_of(
+    subject: Subject,
+    readings: list[Reading],
+    share: Share,
+    faults: Iterable[Any],
+    certain: Callable[[], Reading | None],
+) -> Reading | None:
+    """The reading under which the reference, sound or with one known fault, gives one of the target's plain outputs.
+
+    certain: the reading that names leave no doubt of. Where nothing gives the outputs it is that one, and `assumed`.
+    """
     calls = plain_calls(subject)
     readings = [r for r in readings if calls and out_width(r, subject) in (None, calls[0].out.shape[-1])]
     learned = subject.says("scale") == "learned"
@@ -54,8 +60,11 @@ def reading_of(subject: Subject, readings: list[Reading], share: Share, faults: 
             subject.twins["scale"] = scale if learned else None
             return reading
     known = list(faults)
-    suspects = likely if learned else _first_of_each(readings, 4)
-    return next((r for r in suspects if _gives_with_fault(subject, r, calls, share, known)), None)
+    sure = certain()
+    suspects = [sure] if sure is not None else likely if learned else _first_of_each(readings, 4)
+    found = next((r for r in suspects if _gives_with_fault(subject, r, calls, share, known)), None)
+    subject.twins["assumed"] = found is None and sure is not None
+    return sure if found is None else found
 
 
 def _first_of_each(readings: list[Reading], most: int = 10) -> list[Reading]:

@@ -146,6 +146,7 @@ class Subject:
     dtype: torch.dtype = torch.float32
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
     label: str = "the target"
+    puzzle: str = ""  # what of its weights was not understood
     setup: tuple[str, ...] = ()  # code that a reproduction runs on `target` after building it
     twins: dict[Any, Any] = field(default_factory=dict, repr=False)  # by dtype, by dropout rate; its weights
 

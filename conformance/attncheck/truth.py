@@ -10,9 +10,10 @@ from attncheck.compare import Inapplicable, answered
 from attncheck.subject import Answer, Case, Subject
 
 
-def shared_oracle(oracle: Subject | None) -> Subject:
+def shared_oracle(oracle: Subject | None, puzzle: str = "") -> Subject:
+    """The oracle, or why there is none; puzzle: what of the target was not understood."""
     if oracle is None:
-        raise Inapplicable("no known reading of the target's weights gives its output")
+        raise Inapplicable(puzzle or "no known reading of the target's weights gives its output")
     return oracle
 
 

@@ -28,10 +28,7 @@ from attncheck.starter import adapter_of, configuration
 from attncheck.subject import Case, Convention, Refusal, Subject, TimedOut, subject_of
 from attncheck.timer import limited
 
-UNREAD = (
-    "no reading of its weights as q, k, v and o gives its outputs, with or without a known fault, so that its numbers "
-    "are held against no reference: see numeric.oracle"
-)
+UNREAD = "no reading of its weights gives its outputs, so that its numbers are held against no reference"
 
 
 def adapters() -> list[ModuleType]:
@@ -61,10 +58,13 @@ def settled_reading(subject: Subject) -> Reading | None:
         said = None if make is None else make()
         known = Reading(said, getattr(subject.adapter, "parts", {})) if isinstance(said, dict) else None
         faults = known_faults().values()
-        found = reading_of(subject, said, sharing, faults) if isinstance(said, list) else known
-        if found is None and isinstance(said, list) and subject.says("design") != "other":
-            found = _beyond_doubt(subject)
+        found = known
+        if isinstance(said, list):
+            found = reading_of(subject, said, sharing, faults, lambda: _beyond_doubt(subject))
         subject.twins["reading"] = found
+        subject.puzzle = UNREAD if found is None else ""
+        if found is None and hasattr(subject.adapter, "puzzles"):
+            subject.puzzle += "".join(f"; {text}" for text in subject.adapter.puzzles())
         _take_conventions(subject, found)
     settled: Reading | None = subject.twins["reading"]
     return settled
@@ -79,10 +79,11 @@ def _take_conventions(subject: Subject, reading: Reading | None) -> None:
 
 
 def _beyond_doubt(subject: Subject) -> Reading | None:
-    """The reading of a class of whose design its names leave no doubt: its outputs are wrong, for whatever reason."""
+    """The reading of a class of whose design its names leave no doubt, so that other outputs are wrong."""
     make = getattr(subject.adapter, "certain", None)
-    found: Reading | None = None if make is None or subject.says("memory") == "joined" else make()
-    subject.twins["assumed"] = found is not None
+    other = subject.says("design") == "other" or subject.says("memory") == "joined"
+    other = other or (subject.says("weight_sum") or "one") != "one"
+    found: Reading | None = None if make is None or other else make()
     return found
 
 
@@ -129,7 +130,7 @@ def scale_of(subject: Subject, reading: Reading) -> Any:
     if said in (None, "1/sqrt(d)", "learned"):
         fitted = subject.twins.get("scale")
         return reading.settings.get("scale") if fitted is None else fitted
-    d = reading.weights["q.weight"].shape[0] // subject.heads if reading else subject.widths[0]
+    d = reading.weights["q.weight"].shape[0] // subject.heads if reading.weights else subject.widths[0]
     return 1 / d if said == "1/d" else float(str(said))
 
 
@@ -202,7 +203,10 @@ def _fill(target: Target, request: Request, roots: list[Path], obj: Any) -> None
         target.oracles.append(oracle_for(subject))
         target.built.append(getattr(adapter, "built", ""))
         target.notes += getattr(adapter, "notes", [])
-    target.notes += [UNREAD] if target.oracles[0] is None else []
+    target.notes += [target.subjects[0].puzzle] if target.oracles[0] is None else []
+    told = {reading.told for s in target.subjects if (reading := s.twins.get("reading")) is not None}
+    target.notes += [f"its weights are read with {text}" for text in sorted(told - {""})]
+    target.notes = list(dict.fromkeys(target.notes))
     target.expectations = [] if request.adapter else expected_of(obj, target.subjects[0])
     target.explain = explainer(target)
 

@@ -66,7 +66,8 @@ class ByText(Attention):
 def test_a_config_is_found_by_its_annotation_or_beside_the_class(cls: Any) -> None:
     target = prepared(cls)
     assert target.error is None
-    assert target.built[0] == f"{next(iter(inspect.signature(cls).parameters))}=AConfig(n_embd=24, n_head=4, dropout=0.0, block_size=64)"
+    name = next(iter(inspect.signature(cls).parameters))
+    assert target.built[0] == f"{name}=AConfig(n_embd=24, n_head=4, dropout=0.0, block_size=64)"
     assert target.subjects[0].heads == 4
     typed = prepared(cls, init={"n_embd": 12, "n_head": 3})
     assert [(s.widths[0], s.heads) for s in typed.subjects] == [(12, 3)]

@@ -48,9 +48,14 @@ def test_roles_by_name(signature: str) -> None:
     assert (form.names, form.sources()) == CALLS[signature]
 
 
-@pytest.mark.parametrize(("signature", "text"), [("x, memory, flavour", "calling m.A: argument 'flavour' has no default"),
-                                                 ("mask", "no argument of ['mask'] is known to be the query"),
-                                                 ("*args", "no argument of [] is known to be the query")])  # fmt: skip
+UNCALLED = {
+    "x, memory, flavour": "calling m.A: argument 'flavour' has no default",
+    "mask": "no argument of ['mask'] is known to be the query",
+    "*args": "no argument of [] is known to be the query",
+}
+
+
+@pytest.mark.parametrize(("signature", "text"), UNCALLED.items())
 def test_what_cannot_be_called_is_said(signature: str, text: str) -> None:
     with pytest.raises(BadTarget) as caught:
         form_of(function(signature), "m.A")
@@ -77,10 +82,11 @@ def called(form: Form, allowed: Tensor | None, narrow: bool, **options: Any) -> 
     return seen
 
 
-SHAPES = {"TSN": (T, S, N), "TSN1": (T, S, N, 1), "NS": (N, S), "N11S": (N, 1, 1, S), "N1S": (N, 1, S), "TS": (T, S), "1TS": (1, T, S),
-          "11TS": (1, 1, T, S),
-          "N1TS": (N, 1, T, S), "NTS": (N, T, S), "1hTS": (1, h, T, S), "hTS": (h, T, S), "NhTS": (N, h, T, S),
-          "(Nh)TS": (N * h, T, S)}  # fmt: skip
+SHAPES = {
+    "TSN": (T, S, N), "TSN1": (T, S, N, 1), "NS": (N, S), "N11S": (N, 1, 1, S), "N1S": (N, 1, S), "TS": (T, S),
+    "1TS": (1, T, S), "11TS": (1, 1, T, S), "N1TS": (N, 1, T, S), "NTS": (N, T, S), "1hTS": (1, h, T, S),
+    "hTS": (h, T, S), "NhTS": (N, h, T, S), "(Nh)TS": (N * h, T, S),
+}  # fmt: skip
 DECODE = {"int-allowed": keep_int.decode, "int-blocked": lambda m: ~keep_int.decode(m)}
 # How a native mask is read by a target that expects these axes, as (N,h,T,S).
 READ: dict[str, Callable[[Tensor], Tensor]] = {

@@ -152,4 +152,4 @@ def test_what_has_no_reading_has_no_oracle(prepared: Callable[..., Target]) -> N
     assert target.oracles == [None, None, None]
     result = run(next(check for check in checks_of("attention") if check.id == "numeric.oracle"), target)
     assert result.status == "inapplicable"
-    assert "no known reading" in str(result.reason)
+    assert "no reading of its weights" in str(result.reason)

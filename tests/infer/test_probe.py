@@ -104,4 +104,5 @@ def test_a_plain_call_that_fails_is_the_target_s_error(core: Any) -> None:
             raise ValueError("not\n today")
 
     error = wiring.prepare(Request("m.A"), [], A).error
-    assert error == "the plain call of m.A raised ValueError: not today"
+    assert str(error).startswith("the plain call of m.A raised ValueError: not today; tried: tokens alone")
+    assert "`attncheck init m.A`" in str(error)

@@ -13,7 +13,8 @@ from attncheck.spec import BadTarget
 from attncheck.subject import Convention
 from attncheck_adapters.infer.form import Form, told
 from attncheck_adapters.infer.masks import find_masks, mask_replaces_pattern
-from attncheck_adapters.infer.probe import Probe, find_causality, find_flag, find_layout, find_output, find_weights
+from attncheck_adapters.infer.observe import find_causality, find_flag, find_layout, find_output, find_weights
+from attncheck_adapters.infer.probe import Probe
 from attncheck_adapters.infer.settle import settle
 from attncheck_adapters.infer.words import text_of
 
@@ -105,9 +106,8 @@ def named_causal(obj: Any, flags: Sequence[bool], form: Form) -> Convention | No
 # A class that says in its code that it is causal where no mask is given, means it.
 OWN_WORDS = re.compile(r"causal\w*\s*=\s*\(?\s*\w*mask\w* is None|if \w*mask\w* is None:")
 CORNERS = ("top-left", "bottom-right")
-PLACES = re.compile(
-    r"rope|rotary|rotate|alibi|slopes|relative|\brel|distance|\bpos|freqs|theta|sinusoid|\bcos\b|arange|Embedding", re.I
-)
+RELATIVE = re.compile(r"rope|rotary|rotate|alibi|slopes|relative|\brel|_rel|distance|freqs", re.I)
+PLACES = re.compile(r"\bpos|theta|sinusoid|\bcos\b|arange|Embedding", re.I)
 
 
 def find_positions(probe: Probe) -> Convention:
@@ -126,12 +126,10 @@ def find_positions(probe: Probe) -> Convention:
     moved = (after - (before[..., order, :] if inputs.tied else before)).abs().max()
     if float(moved) <= 64 * torch.finfo(probe.dtype).eps * float(before.abs().max()):
         return Convention("none", "observed", "permuting the tokens permutes the outputs")
-    word = PLACES.search(text_of(probe.target))
-    if word is None:
+    text = text_of(probe.target)
+    relative, word = RELATIVE.search(text), PLACES.search(text)
+    if relative is None and word is None:
         return Convention("none", "observed", "order matters, but the class speaks of no positions")
-    kind = (
-        "relative"
-        if re.search("rope|rotary|rotate|alibi|slopes|rel|distance|freqs|theta|arange", word.group(), re.I)
-        else "absolute"
-    )
+    kind, word = ("relative", relative) if relative else ("absolute", word)
+    assert word is not None
     return Convention(kind, "observed", f"order matters, and the class speaks of {word.group()!r}")

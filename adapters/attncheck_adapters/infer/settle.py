@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 
 from attncheck_adapters.infer import extras
-from attncheck_adapters.infer.probe import S_, T_, Probe, find_parts
+from attncheck_adapters.infer.probe import S_, T_, Probe
+from attncheck_adapters.infer.results import find_parts
 
 # Masks that have to be there: the argument's axes, and what says that nothing is blocked.
 PLAIN = [(axes, said) for axes in ("TS", "11TS", "N11S", "N1TS", "NTS", "NS", "N1S") for said in ("allowed", "blocked")]

@@ -77,7 +77,7 @@ def chosen_by_constructor(target: Any, known: dict[str, Any], text: str) -> dict
 
     So is a factor of 1 that the target keeps under its name.
     """
-    one = next((name for name in FACTORS if getattr(target, name, None) == 1.0), None)
+    one = next((n for n in FACTORS if isinstance(v := getattr(target, n, None), float) and v == 1.0), None)
     found = {} if one is None else {"scale": Convention("1", "declared", f"by its attribute {one} = 1.0")}
     numbers = {k: float(v) for k, v in known.items() if isinstance(v, int | float) and not isinstance(v, bool) and v}
     for name, value in numbers.items():

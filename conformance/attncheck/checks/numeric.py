@@ -24,6 +24,8 @@ from attncheck.truth import expected, shared_oracle
         "projection.no-output-bias", "projection.no-value-bias", "projection.output-transposed",
         "softmax.in-bfloat16", "value.last-key-lost-at-length", "heads.see-own-slice", "heads.groups-along-time",
         "heads.attended-over", "heads.normalised-together", "mask.bias-scaled", "mask.bias-read-as-bool",
+        "rotary.queries-only", "rotary.sign-lost", "rotary.against-each-other", "rotary.by-head",
+        "rotary.mixed-pairing", "rotary.positions-doubled",
     ),
 )  # fmt: skip
 def oracle(subject: Subject, case: Case, oracle: Subject | None) -> None:
@@ -39,7 +41,7 @@ def oracle(subject: Subject, case: Case, oracle: Subject | None) -> None:
     Blind: Targets whose weights cannot be found, or that have a part which the reference does not (a cap of the
     scores, rotated or biased positions): there it is inapplicable. Errors below the bound, dropout, and gradients.
     """
-    oracle = shared_oracle(oracle)
+    oracle = shared_oracle(oracle, subject.puzzle)
     allowed = mask_of(subject, case)
     inputs = subject.draw(case)
     got = answered(subject.attempt(inputs, allowed, case))
