@@ -182,3 +182,29 @@ def test_unknown_keys_of_the_table_are_refused(tmp_path: Path, text: str, messag
     with pytest.raises(BadSetting) as refused:
         table_of(tmp_path)
     assert message in str(refused.value)
+
+
+def test_checks_that_leave_none_are_refused() -> None:
+    with pytest.raises(BadSetting, match="leaves no check"):
+        selected(IDS, ["mask.*", "!mask.*"])
+
+
+@pytest.mark.parametrize(
+    ("pair", "expected"),
+    [
+        ("scale=banana", "a number above 0, 1/sqrt(d), 1/d or learned"),
+        ("softcap=-1", "a number above 0, as 50"),
+        ("heads=banana", "a whole number, as 8"),
+        ("kv_heads=0", "a whole number, as 2"),
+    ],
+)
+def test_declared_numbers_are_numbers(pair: str, expected: str) -> None:
+    key, _, value = pair.partition("=")
+    with pytest.raises(BadSetting) as refused:
+        settings_of({"target": ["m.A"], "declare": [pair]}, {})
+    assert str(refused.value) == f"declare: {key}={value!r}: expected {expected}"
+
+
+def test_a_timeout_is_above_zero() -> None:
+    with pytest.raises(BadSetting, match=r"target-timeout=0\.0: expected a number above 0"):
+        settings_of({"target": ["m.A"], "timeout": 0.0}, {})

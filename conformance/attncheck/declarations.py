@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from attncheck.valid import BadSetting, closest, one_of
@@ -31,6 +31,25 @@ DECLARED = {
 )
 
 
+def _is_above_zero(text: str) -> bool:
+    try:
+        return float(text) > 0
+    except ValueError:
+        return False
+
+
+NUMBERS: dict[str, Callable[[str], bool]] = {
+    "scale": lambda text: text in ("1/sqrt(d)", "1/d", "learned") or _is_above_zero(text),
+    "softcap": _is_above_zero,
+    "heads": lambda text: text.isdigit() and int(text) > 0,
+    "kv_heads": lambda text: text.isdigit() and int(text) > 0,
+}
+EXPECTED = {
+    "scale": "a number above 0, 1/sqrt(d), 1/d or learned", "softcap": "a number above 0, as 50",
+    "heads": "a whole number, as 8", "kv_heads": "a whole number, as 2",
+}  # fmt: skip
+
+
 def declared(pairs: Mapping[str, Any]) -> dict[str, str]:
     """Check the declared keys and values."""
     for key, value in pairs.items():
@@ -40,6 +59,8 @@ def declared(pairs: Mapping[str, Any]) -> dict[str, str]:
             raise BadSetting(f"declare: {key}={value!r} is not known{closest(str(value), known)}")
         if key == "causal" and str(value).startswith("prefix:") and not str(value)[7:].isdigit():
             raise BadSetting(f"declare: causal={value!r}: expected prefix:K with a number K")
+        if key in NUMBERS and not NUMBERS[key](str(value)):
+            raise BadSetting(f"declare: {key}={value!r}: expected {EXPECTED[key]}")
         if key == "window" and not _is_window(str(value)):
             raise BadSetting(f"declare: window={value!r}: expected W, as 4, or L:R, as -2:1")
     return {k: str(v) for k, v in pairs.items()}

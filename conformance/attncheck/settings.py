@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from attncheck.declarations import DTYPES, declared
-from attncheck.valid import BadSetting, closest, file_path, listed, mapping, number, one_of
+from attncheck.valid import BadSetting, above_zero, closest, file_path, listed, mapping, number, one_of
 
 PROFILES = ("quick", "default", "deep")
 KINDS = ("attention", "kernel", "positions", "feed-forward", "block", "causal-lm", "encoder", "seq2seq")
@@ -131,7 +131,7 @@ def _request(spec: str, given: Mapping[str, Any], table: Mapping[str, Any]) -> R
         adapter=own.get("adapter"),
         dtype=one_of("target-dtype", own["dtype"], DTYPES) if "dtype" in own else None,
         device=str(own.get("device", "cpu")),
-        timeout=number("target-timeout", own.get("timeout", 60.0), float),
+        timeout=above_zero("target-timeout", number("target-timeout", own.get("timeout", 60.0), float)),
         profile=one_of("target-profile", own.get("profile", "default"), PROFILES),
         seed=number("target-seed", own.get("seed", 0), int),
         checks=listed("target-checks", own.get("checks", [])),
@@ -173,4 +173,6 @@ def selected(ids: list[str], globs: list[str]) -> list[str]:
         if not hits:
             raise BadSetting(f"target-checks={glob!r} matches no check{closest(pattern, ids)}")
         chosen = chosen - hits if glob.startswith("!") else chosen | hits
+    if not chosen:
+        raise BadSetting(f"target-checks={globs} leaves no check; expected at least one, as 'mask.*'")
     return [i for i in ids if i in chosen]

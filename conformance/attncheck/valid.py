@@ -37,6 +37,12 @@ def number(name: str, value: Any, form: type[int] | type[float]) -> Any:
     return form(value)
 
 
+def above_zero(name: str, value: float) -> float:
+    if not value > 0:
+        raise BadSetting(f"{name}={value!r}: expected a number above 0")
+    return value
+
+
 def listed(name: str, value: Any) -> list[str]:
     if not isinstance(value, list | tuple) or not all(isinstance(v, str) for v in value):
         raise BadSetting(f"{name}={value!r}: expected a list of globs, as ['mask.*', '!numeric.*']")

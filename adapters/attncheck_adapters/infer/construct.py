@@ -13,6 +13,7 @@ from typing import Any
 from torch import nn
 
 from attncheck.spec import BadTarget
+from attncheck.valid import closest
 from attncheck_adapters.infer.configs import (
     EMPTY,
     SECTION,
@@ -110,6 +111,14 @@ class Planner:
                 keywords |= self._value(name, parameter.default, kinds[name], parameters)
         inside = {k for part in keywords.values() if isinstance(part, Recipe) for k in part.values()}
         own = {k: v for k, v in self.given.items() if not (holders and k not in parameters and k in inside)}
+        taken = _takes_any(self.obj) or not parameters
+        strange = [] if taken else [k for k in own if k not in parameters]
+        if strange:
+            known = [*parameters, *inside]
+            raise BadTarget(
+                f"building {self.label}: init has {strange[0]}={own[strange[0]]!r}, which is no argument of it"
+                f"{closest(strange[0], known)}"
+            )
         return Recipe(self.obj, keywords | own)
 
     def _holds(self, name: str, parameter: inspect.Parameter, kind: Any, parameters: Any) -> bool:
@@ -219,6 +228,14 @@ class Planner:
         inner = {"q": s["heads"], "o": s["heads"]}.get(part, s["kv_heads"] if grouped else s["heads"]) * s["head_width"]
         n_in, n_out = (inner, s["width"]) if part == "o" else (s["width"], inner)
         return Recipe(nn.Linear, {"in_features": n_in, "out_features": n_out})
+
+
+def _takes_any(obj: Any) -> bool:
+    """Whether a constructor takes keywords of any name."""
+    try:
+        return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(obj).parameters.values())
+    except (TypeError, ValueError):
+        return True
 
 
 def _parameters(obj: Any) -> dict[str, inspect.Parameter]:

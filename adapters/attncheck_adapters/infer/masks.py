@@ -57,6 +57,8 @@ def _lengths(probe: Probe, argument: str) -> Convention:
     moved = probe.movement(inputs, **{argument: torch.full((N_,), S - 2)})
     if moved is None:
         return Convention(None, "observed", f"{argument}: lengths (N) were refused")
+    if inputs.tied:
+        moved = moved.masked_fill(torch.eye(S, dtype=torch.bool), 0.0)  # a token is its own query
     if not bool((moved[..., -2:] == 0).all()) or not bool((moved[..., : S - 2] > 0).any()):
         return Convention(None, "observed", f"{argument} is taken, but lengths have no clear effect")
     probe.form.masks.append((argument, "N", "allowed"))

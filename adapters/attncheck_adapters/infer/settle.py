@@ -72,7 +72,7 @@ def _with_extras(probe: Probe, head_width: int) -> Iterator[None]:
     for given in extras.candidates(probe.form, probe.target, head_width, probe.n_heads):
         probe.form.given, probe.shift = given, 0
         result = probe.raw(inputs)
-        problem, before = problem or result, _first_tensor(result)
+        problem, before = result if problem is None else problem, _first_tensor(result)
         probe.shift = 3
         after = None if before is None else _first_tensor(probe.raw(inputs))
         probe.shift = 0
