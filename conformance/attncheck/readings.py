@@ -54,7 +54,7 @@ def reading_of(
                 return reading
     likely = readings[: None if learned else 2]
     for reading in likely if learned else _first_of_each(readings):
-        scale = fitted_scale(share(subject, reading, scale=1.0), calls[:1])
+        scale = fitted_scale(share(subject, reading, scale=1.0), calls)
         if scale is not None:
             # Declared as learned, it is taken as it is; otherwise it is what numeric.oracle will report.
             subject.twins["scale"] = scale if learned else None

@@ -41,6 +41,11 @@ class Convention:
     source: str = "declared"  # or observed
     evidence: str = ""
 
+    @property
+    def undecided(self) -> bool:
+        """Whether probing could not tell, and the value is the nearest, if any."""
+        return self.value is None or "undecided" in self.evidence or "no legal pattern" in self.evidence
+
 
 @dataclass(frozen=True)
 class Case:

@@ -56,7 +56,9 @@ def settled_reading(subject: Subject) -> Reading | None:
     if "reading" not in subject.twins:
         make = getattr(subject.adapter, "weights", None)
         said = None if make is None else make()
-        known = Reading(said, getattr(subject.adapter, "parts", {})) if isinstance(said, dict) else None
+        parts = getattr(subject.adapter, "parts", {})
+        # A factor of the scores is the user's to declare.
+        known = Reading(said, {k: v for k, v in parts.items() if k != "scale"}) if isinstance(said, dict) else None
         faults = known_faults().values()
         found = known
         if isinstance(said, list):
@@ -82,7 +84,11 @@ def _beyond_doubt(subject: Subject) -> Reading | None:
     """The reading of a class of whose design its names leave no doubt, so that other outputs are wrong."""
     make = getattr(subject.adapter, "certain", None)
     other = subject.says("design") == "other" or subject.says("memory") == "joined"
-    other = other or (subject.says("weight_sum") or "one") != "one"
+    other = (
+        other
+        or (subject.says("weight_sum") or "one") != "one"
+        or subject.conventions.get("causal", Convention("no")).undecided
+    )
     found: Reading | None = None if make is None or other else make()
     return found
 

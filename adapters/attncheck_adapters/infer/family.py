@@ -48,7 +48,7 @@ def certain(module: nn.Module, sizes: Sizes, evidence: Evidence) -> Reading | No
     tables = all(list(choices.of_table(n, t, sizes.heads, evidence, module)) for n, t in parts.tables.items())
     around = [n for n in parts.norms if n.role == ""]
     halves = {n.role for n in parts.norms} & {"q", "k"}
-    clear = tables and len(around) <= 1 and len(halves) != 1 and set(parts.extra) in ({"k", "v"}, set())
+    clear = tables and not around and len(halves) != 1 and set(parts.extra) in ({"k", "v"}, set())
     if not clear or SCALED.search(evidence.text) or not named_beyond_doubt(module, sizes, parts.taken):
         return None
     found = next(candidates(module, sizes, evidence), None)

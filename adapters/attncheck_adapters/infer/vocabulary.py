@@ -37,7 +37,7 @@ PLAIN = frozenset((
     "float64", "multi_head_attention_forward", "get_default_dtype", "cos", "sin", "outer", "polar",
     "view_as_real", "view_as_complex", "complex64", "real", "imag", "inf", "nan", "is_causal", "nan_to_num",
     "masked_scatter", "subtract", "multiply", "divide", "true_divide", "get", "set_", "is_available", "cuda",
-    "manual_seed", "randn", "rand", "Softmax", "range", "attention", "MultiheadAttention", "eye", "embedding",
+    "manual_seed", "randn", "rand", "Softmax", "range", "attention", "MultiheadAttention", "embedding",
     "complex", "Optional", "tensordot", "index_copy_", "index_fill_", "slopes", "log2", "floor", "ceil", "neg",
     "negative", "apply", "len", "format", "name", "names", "abs", "export", "ignore", "script", "split",
 ))  # fmt: skip
