@@ -14,6 +14,7 @@ from torch import Tensor
 from attncheck.allowed import can_keep_a_key, random_mask, triangle
 from attncheck.cases import reseeded
 from attncheck.compare import Failure
+from attncheck.sight import padded_queries
 from attncheck.subject import Answer, Case, Refusal, Subject
 
 
@@ -81,10 +82,18 @@ def _gives(twin: Subject, call: Answer) -> bool:
     given = twin.attempt(inputs, allowed, plain_case(call.case, call.subject))
     if isinstance(given, Refusal) or given.out.shape != call.out.shape:
         return False
+    spared = spared_queries(call)
+    call, given = (answer.masked_rows(spared) for answer in (call, given))
     weights = (call.weights, given.weights)
     if weights[0] is not None and weights[1] is not None and weights[0].shape == weights[1].shape:
         return _near(call.out, given.out) and _near(weights[0].detach().cpu(), weights[1].detach())
     return _near(call.out, given.out)
+
+
+def spared_queries(call: Answer) -> Tensor | None:
+    """Padded queries (N,T), which a target may set to zero; not those of a sample without any token."""
+    padded_NT = padded_queries(call.allowed, call.case)
+    return None if padded_NT is None else padded_NT & ~padded_NT.all(-1, keepdim=True)
 
 
 def _near(got: Tensor, want: Tensor) -> bool:

@@ -5,9 +5,17 @@ N batch, h heads, T queries, S keys; rows are (N,h,T) for a kernel, (N,T) for an
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from attncheck.subject import Case, Subject
+
+
+def padded_queries(allowed: Tensor | None, case: Case) -> Tensor | None:
+    """Queries (N,T) that are padding by a mask of tokens; None where no mask says so."""
+    if not case.tied or allowed is None or allowed.dtype != torch.bool or allowed.ndim != 4 or allowed.shape[-2] != 1:
+        return None
+    return ~allowed[:, 0, 0].cpu()
 
 
 class Sight:
@@ -22,9 +30,9 @@ class Sight:
         self.by_head, self.tied = subject.kind == "kernel", case.tied
         alive_NhT = self.visible_NhTS.any(-1)
         self.judged = alive_NhT if self.by_head else alive_NhT.all(1)
-        if self.tied and allowed is not None and allowed.ndim == 4 and allowed.shape[-2] == 1:
-            real_NS = allowed[:, 0, 0].cpu()
-            self.judged = self.judged & (real_NS[:, None] if self.by_head else real_NS)
+        padded_NT = padded_queries(allowed, case)
+        if padded_NT is not None:
+            self.judged = self.judged & ~(padded_NT[:, None] if self.by_head else padded_NT)
 
     def seeing(self, keys: list[int], every_head: bool = False) -> Tensor:
         """Outputs that may see any of `keys`, in some head or in all; not those whose own token is among them."""

@@ -95,6 +95,12 @@ class Answer:
     def out(self) -> Tensor:
         return self.output.detach().cpu()
 
+    def masked_rows(self, rows_NT: Tensor | None) -> Answer:
+        """The same with the outputs (N,T,Do) of some rows at 0."""
+        if rows_NT is None or self.output.shape[:-1] != rows_NT.shape:
+            return self
+        return replace(self, output=self.output.masked_fill(rows_NT[..., None].to(self.output.device), 0.0))
+
     def narrowed(self, start: int, length: int) -> Answer:
         """The outputs of `length` queries from `start` on."""
         return replace(self, output=self.output.narrow(-2, start, length))
