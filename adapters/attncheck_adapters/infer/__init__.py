@@ -6,6 +6,7 @@ Nothing is guessed silently: what was observed stands in the conventions with it
 from __future__ import annotations
 
 import contextlib
+import copy
 import inspect
 from dataclasses import replace
 from typing import Any
@@ -21,8 +22,9 @@ from attncheck_adapters.infer.adapter import Inferred, materialised
 from attncheck_adapters.infer.construct import OTHER_SIZES, SIZES, build, plan
 from attncheck_adapters.infer.conventions import named_causal, observed
 from attncheck_adapters.infer.form import Form, form_of
-from attncheck_adapters.infer.probe import Probe
+from attncheck_adapters.infer.probe import T_, Probe
 from attncheck_adapters.infer.recipe import Recipe
+from attncheck_adapters.infer.settle import settle
 from attncheck_adapters.infer.sizes import Sizes, sizes_of
 from attncheck_adapters.infer.words import chosen_by_constructor, text_of
 from attncheck_adapters.seeded import redraw_degenerate
@@ -43,7 +45,7 @@ def meet(
         first = _attention(obj, spec, target, recipe, declare)
     except BadTarget as problem:
         return _otherwise(obj, spec, init, declare, config, (recipe, target), problem)
-    more = (_further(obj, spec, target, recipe, declare) for recipe, target in others)
+    more = (_further(first, target, recipe, declare) for recipe, target in others)
     return [first, *(adapter for adapter in more if adapter is not None)]
 
 
@@ -70,12 +72,23 @@ def _otherwise(
     raise problem
 
 
-def _further(obj: Any, spec: str, target: Any, recipe: Recipe, declare: dict[str, str]) -> Inferred | None:
-    """A second or third configuration; None where the class builds it but does not take it."""
-    try:
-        return _attention(obj, spec, target, recipe, declare)
-    except BadTarget:
+def _further(first: Inferred, target: Any, recipe: Recipe, declare: dict[str, str]) -> Inferred | None:
+    """A second or third configuration, called and meant as the first; None where the class builds it only.
+
+    One class has one meaning: where another configuration goes another way, that is for the checks to find.
+    """
+    form = copy.deepcopy(first.form)
+    sizes, notes = _sized(target, recipe, form, declare)
+    if isinstance(target, nn.Module):
+        set_dropout(target.to(first.dtype), 0.0)
+    probe = Probe(target, form, sizes.widths, None, first.dtype, sizes.heads)
+    if form.given and settle(probe, sizes.head_width) is not None:
         return None
+    if probe.output(probe.inputs(probe.sources()[0], S=T_)) is None:
+        return None
+    known = dict(first.conventions)
+    made = (target, "attention", form, sizes, recipe.text, first.imported, recipe, known, notes, first.dtype)
+    return Inferred(*made, first.modes)
 
 
 def is_kernel(obj: Any, kind: str | None) -> bool:
@@ -93,19 +106,9 @@ def _attention(obj: Any, spec: str, target: Any, recipe: Recipe | None, declare:
     built = "the given instance" if recipe is None else recipe.text
     if not callable(target):
         raise BadTarget(f"{spec}({built}) made {type(target).__name__}, expected something to call")
-    if isinstance(target, nn.Module):
-        target.eval()
     form = form_of(target.forward if isinstance(target, nn.Module) else target, spec)
     form.extra["reset"] = declare.get("stateful")
-    unread = form.extra["unread"]
-    notes = [f"arguments of unknown meaning, left at their defaults: {', '.join(unread)}"] if unread else []
-    sizes = sizes_of(target, {} if recipe is None else recipe.sizes())
-    if isinstance(target, nn.Module):
-        materialised(target, form, sizes)
-        redrawn = redraw_degenerate(target)
-        notes += [f"parameters that start degenerate were drawn anew: {', '.join(redrawn)}"] if redrawn else []
-    heads = int(declare.get("heads", sizes.heads))
-    sizes = replace(sizes, heads=heads, kv_heads=int(declare.get("kv_heads", min(sizes.kv_heads, heads))))
+    sizes, notes = _sized(target, recipe, form, declare)
     causal = named_causal(obj, [] if recipe is None else recipe.causal_flags(), form)
     dtypes = [declare["dtype"]] if "dtype" in declare else ["float32", "float64"]
     dtype, conventions = _in_first_dtype(target, form, sizes, dtypes, spec, declare, causal)
@@ -117,6 +120,19 @@ def _attention(obj: Any, spec: str, target: Any, recipe: Recipe | None, declare:
     adapter = Inferred(target, "attention", form, sizes, built, imported, recipe, conventions, notes, dtype)
     adapter.modes = _modes(adapter)
     return adapter
+
+
+def _sized(target: Any, recipe: Recipe | None, form: Form, declare: dict[str, str]) -> tuple[Sizes, list[str]]:
+    """The sizes of a target that is made ready for probing, and what there is to say of it."""
+    unread = form.extra["unread"]
+    notes = [f"arguments of unknown meaning, left at their defaults: {', '.join(unread)}"] if unread else []
+    sizes = sizes_of(target, {} if recipe is None else recipe.sizes())
+    if isinstance(target, nn.Module):
+        materialised(target.eval(), form, sizes)
+        redrawn = redraw_degenerate(target)
+        notes += [f"parameters that start degenerate were drawn anew: {', '.join(redrawn)}"] if redrawn else []
+    heads = int(declare.get("heads", sizes.heads))
+    return replace(sizes, heads=heads, kv_heads=int(declare.get("kv_heads", min(sizes.kv_heads, heads)))), notes
 
 
 def _in_first_dtype(
