@@ -101,17 +101,21 @@ def test_rotary_tables_are_given_as_they_are_paired(cls: type[Turned], pairing: 
     no_findings(target)
 
 
-def kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False) -> Tensor:
-    """(N,T,h,d), the triangle at the top left."""
-    q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-    scores = q @ k.mT / q.shape[-1] ** 0.5
-    if causal:
-        scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(1), -torch.inf)
-    return (scores.softmax(-1) @ v).transpose(1, 2)
+def flagged(diagonal: int) -> Any:
+    """A kernel on (N,T,h,d) whose flag hides the keys from this diagonal on."""
+
+    def kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False) -> Tensor:
+        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
+        scores = q @ k.mT / q.shape[-1] ** 0.5
+        if causal:
+            scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(diagonal), -torch.inf)
+        return (scores.softmax(-1) @ v).transpose(1, 2)
+
+    return kernel
 
 
 def test_heads_behind_positions_and_a_flag_for_the_triangle() -> None:
-    target = prepared(kernel)
+    target = prepared(flagged(1))
     assert (target.kind, target.conventions["layout"].value) == ("kernel", "heads-last")
     assert target.conventions["causal_flag"].value == "top-left"
     assert target.conventions["causal"].value == "no"
@@ -119,14 +123,7 @@ def test_heads_behind_positions_and_a_flag_for_the_triangle() -> None:
 
 
 def test_a_wrong_triangle_of_a_flag_is_found() -> None:
-    def shifted(q: Tensor, k: Tensor, v: Tensor, causal: bool = False) -> Tensor:
-        q, k, v = (x.transpose(1, 2) for x in (q, k, v))
-        scores = q @ k.mT / q.shape[-1] ** 0.5
-        if causal:
-            scores = scores.masked_fill(torch.ones_like(scores, dtype=torch.bool).triu(2), -torch.inf)
-        return (scores.softmax(-1) @ v).transpose(1, 2)
-
-    target = prepared(shifted)
+    target = prepared(flagged(2))
     found = {r.check for c in checks_of("kernel") if (r := run(c, target, "quick")).status == "failed"}
     assert "causal.future-edit" in found
 

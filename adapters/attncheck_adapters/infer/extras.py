@@ -67,7 +67,7 @@ def candidates(form: Form, target: Any, head_width: int, heads: int) -> Iterator
 def rotated_widths(target: Any, head_width: int) -> list[int]:
     """How many features of a head may be rotated: what the target itself says, or else all, a half, a quarter.
 
-    None where it says a number that is no number of pairs: then it needs another width.
+    Empty where it says a number that is no number of pairs: then it needs another width.
     """
     said = [int(v) for n, v in values_of(target, {}).items() if ROTATED.search(n)]
     widths = said or [head_width, head_width // 2, head_width // 4]

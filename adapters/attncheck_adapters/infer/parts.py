@@ -46,7 +46,6 @@ class Parts:
     factors: dict[str, Tensor] = field(default_factory=dict)
     gates: dict[str, tuple[Tensor, Tensor | None]] = field(default_factory=dict)
     extra: dict[str, Tensor] = field(default_factory=dict)  # k and v of keys that every query sees
-    unknown: list[str] = field(default_factory=list)
     taken: set[str] = field(default_factory=set)
 
 

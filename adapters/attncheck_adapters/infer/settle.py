@@ -26,17 +26,24 @@ def settle(probe: Probe, head_width: int) -> BaseException | None:
     for lengths in ((S_, T_),) if probe.heads is None else ((S_,), (T_,)):  # equal lengths hide which axis is time
         for change, words in CHANGES:
             for _ in change(probe, head_width):
-                ways = [s for s in probe.sources()[::-1] if probe.heads is None or s in ("memory", "separate")]
-                inputs = [probe.inputs(sources, S=S) for sources in ways for S in lengths]
-                results = [probe.raw(given) for given in inputs]
-                answers = zip(results, inputs, strict=True)
-                if any(not isinstance(r, BaseException) and find_parts(r, x, probe.form.layout)[0] for r, x in answers):
+                answered, raised = _tried(probe, lengths)
+                if answered:
                     _needs_memory(probe)
                     return None
-                problem = problem or next((r for r in results if isinstance(r, BaseException)), None)
+                problem = problem or raised
                 probe.tried[words] = None
     refused: BaseException | None = probe.form.extra.pop("refused", problem)
     return refused
+
+
+def _tried(probe: Probe, lengths: tuple[int, ...]) -> tuple[bool, BaseException | None]:
+    """Whether any way of calling gives an output, and what the first that did not raised."""
+    ways = [s for s in probe.sources()[::-1] if probe.heads is None or s in ("memory", "separate")]
+    inputs = [probe.inputs(sources, S=S) for sources in ways for S in lengths]
+    results = [(x, probe.raw(x)) for x in inputs]
+    raised = next((r for _, r in results if isinstance(r, BaseException)), None)
+    given = ((x, r) for x, r in results if not isinstance(r, BaseException))
+    return any(find_parts(r, x, probe.form.layout)[0] for x, r in given), raised
 
 
 def _needs_memory(probe: Probe) -> None:
