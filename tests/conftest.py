@@ -1,6 +1,11 @@
 """What tests of all parts share."""
 
+import os
+
 import pytest
+
+# Tiny calls stall on more threads, and workers are processes of their own. Read when torch is first imported.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 pytest_plugins = ["pytester"]
 
