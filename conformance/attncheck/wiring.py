@@ -83,13 +83,10 @@ def _take_conventions(subject: Subject, reading: Reading | None) -> None:
 def _beyond_doubt(subject: Subject) -> Reading | None:
     """The reading of a class of whose design its names leave no doubt, so that other outputs are wrong."""
     make = getattr(subject.adapter, "certain", None)
-    other = subject.says("design") == "other" or subject.says("memory") == "joined"
-    other = (
-        other
-        or (subject.says("weight_sum") or "one") != "one"
-        or subject.conventions.get("causal", Convention("no")).undecided
-    )
-    found: Reading | None = None if make is None or other else make()
+    plain = subject.says("weight_sum") in (None, "one") and subject.says("memory") != "joined"
+    decided = not subject.conventions.get("causal", Convention("no")).undecided
+    standard = plain and decided and subject.says("design") != "other"
+    found: Reading | None = make() if make is not None and standard else None
     return found
 
 

@@ -21,17 +21,9 @@ from attncheck_reference.positions import Alibi, Rotary, alibi_slopes
 from attncheck_reference.tables import BucketBias, OffsetBias, TableBias
 
 ROTATES = re.compile(r"rope|rotary|rotate|freqs|inv_freq|_cis\b", re.I)
-
-
 SLOPES = re.compile(r"alibi|slopes", re.I)
-
-
 RMS = re.compile(r"\brms|rsqrt", re.I)
-
-
 UNIT = re.compile(r"normalize\(|\.norm\(|cosine_sim|l2norm|l2_norm", re.I)
-
-
 ADDS_QUERY = re.compile(r"residual|shortcut|identity|\+\s*(x|q|query|queries|inputs?|hidden_states|src|h|tgt)\b"
                         r"|\b(x|residual|q|query|queries|hidden_states|inputs?|src|tgt|h)\s*\+[^=]")  # fmt: skip
 
@@ -48,11 +40,7 @@ class Choice:
 
 
 LONG = 64  # more positions than any check asks for
-
-
 NONE = Choice()
-
-
 PLACED, BELOW = {"positions": "relative"}, {"weight_sum": "below-one"}
 
 
@@ -80,8 +68,7 @@ def rotations(evidence: Evidence, module: nn.Module, d: int) -> list[Choice]:
     """Su et al. 2021, RoFormer: either pairing, all of a head or a part, the base where the target says it."""
     if not evidence.placed or (evidence.rotated is None and not ROTATES.search(evidence.text)):
         return [NONE]
-    numbers = {k: v for k, v in evidence.values.items() if isinstance(v, int | float) and not isinstance(v, bool)}
-    bases = bases_of(evidence)
+    numbers, bases = evidence.values, bases_of(evidence)
     parts = [int(v) for k, v in numbers.items() if re.search(r"rot\w*(dim|ndims|width)|rope_dim", k, re.I) and v >= 2]
     parts += [
         int(d * v) for k, v in numbers.items() if re.search("pct|percent|partial|fraction", k, re.I) and 0 < v <= 1

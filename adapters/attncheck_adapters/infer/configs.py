@@ -41,12 +41,17 @@ def holds_values(cls: Any) -> bool:
 
 def fields_of(cls: Any) -> dict[str, Any]:
     """What a config class may be given: name -> default, `inspect.Parameter.empty` where it has none."""
+    return {n: p.default for n, p in parameters_of(cls).items()}
+
+
+def parameters_of(obj: Any) -> dict[str, inspect.Parameter]:
+    """The arguments that can be given by name; none where there is no signature."""
     try:
-        parameters = inspect.signature(cls).parameters
+        parameters = inspect.signature(obj).parameters
     except (TypeError, ValueError):
         return {}
     plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    return {n: p.default for n, p in parameters.items() if p.kind in plain}
+    return {n: p for n, p in parameters.items() if p.kind in plain}
 
 
 def class_of(obj: Any, annotation: Any) -> Any:

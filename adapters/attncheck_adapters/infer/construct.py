@@ -24,6 +24,7 @@ from attncheck_adapters.infer.configs import (
     instance_beside,
     is_config,
     names_read,
+    parameters_of,
 )
 from attncheck_adapters.infer.names import likely_role, role_of
 from attncheck_adapters.infer.recipe import Recipe, role_of_part
@@ -240,14 +241,8 @@ def _takes_any(obj: Any) -> bool:
 
 def _parameters(obj: Any) -> dict[str, inspect.Parameter]:
     """The arguments of a constructor; of one that passes them all on, those of the class above it."""
-    try:
-        parameters = inspect.signature(obj).parameters
-    except (TypeError, ValueError):
-        return {}
-    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    found = {n: p for n, p in parameters.items() if p.kind in plain}
-    passes_on = any(p.kind is p.VAR_KEYWORD for p in parameters.values()) and inspect.isclass(obj)
-    for base in obj.__mro__[1:] if passes_on else ():
+    found = parameters_of(obj)
+    for base in obj.__mro__[1:] if inspect.isclass(obj) and _takes_any(obj) else ():
         if base in (nn.Module, object) or "__init__" not in vars(base):
             continue
         return {n: p for n, p in _parameters(base).items() if n not in found} | found

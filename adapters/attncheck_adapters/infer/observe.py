@@ -14,6 +14,7 @@ from torch import Tensor
 
 from attncheck.spec import BadTarget
 from attncheck.subject import Convention
+from attncheck_adapters.infer.form import told
 from attncheck_adapters.infer.probe import S_, T_, Probe
 from attncheck_adapters.infer.results import by_head, find_parts, parts_in
 
@@ -34,8 +35,7 @@ def find_output(probe: Probe, label: str) -> None:
         inputs = probe.inputs("memory" if "memory" in probe.sources() else sources, S=T_)
         result = probe.raw(inputs)
     if isinstance(result, BaseException):
-        text = " ".join(str(result).split())
-        raise BadTarget(f"the plain call of {label} raised {type(result).__name__}: {text[:300]}")
+        raise BadTarget(f"the plain call of {label} raised {told(result)}")
     outputs, weights = find_parts(result, inputs, probe.form.layout)
     if not outputs:
         shapes = [tuple(x.shape) for _, x in parts_in(result)] or type(result).__name__
@@ -111,8 +111,8 @@ def find_causality(probe: Probe) -> tuple[Convention, Convention | None]:
     evidence = f"dependence of {length} queries on {length} keys"
     for causal, window, want_TS in _legal_patterns(length):
         if torch.equal(want_TS, seen_TS):
-            told = Convention(_corner(probe, causal), "observed", evidence)
-            return told, None if window is None else Convention(window, "observed", evidence)
+            seen = Convention(_corner(probe, causal), "observed", evidence)
+            return seen, None if window is None else Convention(window, "observed", evidence)
     future = float(seen_TS.triu(1).float().sum()) / (length * (length - 1) / 2)
     nearest = "top-left" if future < 0.5 else "no"
     return Convention(nearest, "observed", f"{evidence}: no legal pattern fits, {nearest} is the nearest"), None

@@ -9,6 +9,7 @@ from typing import Any
 from torch import nn
 
 from attncheck.spec import BadTarget
+from attncheck_adapters.infer.configs import parameters_of
 from attncheck_adapters.infer.construct import SIZES, plan
 from attncheck_adapters.infer.form import MASK_ROLES
 from attncheck_adapters.infer.names import call_role, extra_role
@@ -51,7 +52,7 @@ def _built(obj: Any, init: dict[str, Any] | None, config: Any) -> tuple[Recipe |
     try:
         recipe = plan(obj, init, config, SIZES[0])
     except BadTarget:
-        needed = [n for n, p in _parameters(obj).items() if p.default is inspect.Parameter.empty]
+        needed = [n for n, p in parameters_of(obj).items() if p.default is inspect.Parameter.empty]
         return None, None, ", ".join(f"{n}=..." for n in needed)
     try:
         return recipe, recipe.make(), ""
@@ -59,18 +60,10 @@ def _built(obj: Any, init: dict[str, Any] | None, config: Any) -> tuple[Recipe |
         return recipe, None, ""
 
 
-def _parameters(obj: Any) -> dict[str, inspect.Parameter]:
-    try:
-        parameters = dict(inspect.signature(obj).parameters)
-    except (TypeError, ValueError):
-        return {}
-    return {n: p for n, p in parameters.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD) and n != "self"}
-
-
 def _arguments(called: Any) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """Arguments of the call with what they are given, the masks among them, and the gaps."""
     given, masks, unknown = [], [], []
-    for i, (name, parameter) in enumerate(_parameters(called).items()):
+    for i, (name, parameter) in enumerate(parameters_of(called).items()):
         role = call_role(name) or ("query" if i == 0 else None)
         required = parameter.default is inspect.Parameter.empty
         if role in MASK_ROLES:
